@@ -1,0 +1,32 @@
+# The one place where language level, warnings and sanitizers are set: link penstock_flags.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 99)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+find_program(PENSTOCK_CCACHE ccache)
+if(PENSTOCK_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PENSTOCK_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${PENSTOCK_CCACHE})
+endif()
+
+add_library(penstock_flags INTERFACE)
+target_compile_options(
+  penstock_flags
+  INTERFACE -Wall -Wextra -Wconversion $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
+            $<$<BOOL:${PENSTOCK_WERROR}>:-Werror>
+            # One IEEE operation per written operation: no fused multiply-add behind our back.
+            -ffp-contract=off -fno-math-errno)
+target_include_directories(penstock_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
+                                                    ${PROJECT_SOURCE_DIR}/include)
+if(PENSTOCK_SANITIZE)
+  target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
+endif()

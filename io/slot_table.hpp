@@ -1,0 +1,97 @@
+#pragma once
+
+/// Which slot holds which version of which block: the pure bookkeeping of the store's three rules.
+///
+/// Invariants
+///   1. A slot named by the durable manifest, or by the manifest being committed, is never handed
+///      out by choose_target().
+///   2. Only a *valid* successor overwrites a base version: choose_target() may return the block's
+///      own slot because the caller asks for it only when the step's record is known (late update).
+///   3. A slot returns to the pool only in commit_finished(), when the manifest that dropped it is
+///      durable.
+///   4. Every slot is in exactly one of: free pool, current entry, committing snapshot, durable
+///      snapshot (the last three may name the same slot).
+/// No I/O, no threads: the owner (the engine's monitor) serialises calls.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "io/section.hpp"
+
+namespace penstock {
+
+using SlotIndex = std::uint32_t;
+inline constexpr SlotIndex kNoSlot = ~SlotIndex{0};
+
+/// Test-only switches: each breaks one rule of the protocol so that a test can prove that the
+/// power-loss harness notices. All false in every other use.
+struct ProtocolFaults {
+  bool skip_data_flush = false;
+  bool reuse_slot_early = false;
+  bool overwrite_base = false;
+  bool late_blob = false;  ///< honoured by the engine: the blob is captured when the manifest is written
+  bool skip_directory_sync = false;
+};
+
+/// The state of one block on the drive.
+struct SlotEntry {
+  SlotIndex slot = kNoSlot;    ///< where its newest written sections are
+  std::uint64_t version = 0;   ///< t of the update that produced them; 0: initial values
+  std::uint32_t written = 0;   ///< bit per section: that section of `version` is in `slot`
+  std::uint64_t roots[kMaxSections] = {};  ///< checksum of each section's tile sums
+};
+
+class SlotTable {
+ public:
+  /// `section_count` sections per block; `scratch`: one slot per block, always in place.
+  SlotTable(std::size_t block_count, std::size_t slot_count, std::size_t section_count,
+            bool scratch, ProtocolFaults faults = {});
+
+  [[nodiscard]] const SlotEntry& entry(std::size_t block) const { return entries_[block]; }
+  [[nodiscard]] std::size_t block_count() const { return entries_.size(); }
+  [[nodiscard]] std::size_t free_slots() const { return free_.size(); }
+  [[nodiscard]] bool scratch() const { return scratch_; }
+
+  /// The slot that sections of `version` of the block are to be written to: the current one when
+  /// nothing protects it, else one from the pool; kNoSlot when the pool is empty (wait for the
+  /// commit). Idempotent for one version: asking again for the version already in the entry returns
+  /// its slot, so RAM-homed sections of a version can follow later.
+  SlotIndex choose_target(std::size_t block, std::uint64_t version);
+
+  /// Section `section` of `version` has landed in `slot`. The first section of a newer version
+  /// makes that version the entry; an unprotected slot left behind returns to the pool.
+  void landed(std::size_t block, std::uint64_t version, SlotIndex slot, std::size_t section,
+              std::uint64_t root);
+
+  /// Starts a commit: no block is recorded yet. One commit at a time.
+  void commit_begin();
+  [[nodiscard]] bool commit_in_progress() const { return committing_; }
+  /// The block's entry (all mutable sections written) becomes part of the commit and is protected.
+  void commit_record(std::size_t block);
+  [[nodiscard]] bool commit_recorded(std::size_t block) const { return recorded_[block]; }
+  [[nodiscard]] bool commit_complete() const { return unrecorded_ == 0; }
+  /// The entries of the commit; valid from commit_complete() until the next commit_begin().
+  [[nodiscard]] std::span<const SlotEntry> commit_entries() const { return snapshot_; }
+  /// The manifest is durable: slots only the previous one named return to the pool.
+  void commit_finished();
+
+  /// For opening: the entries of the durable manifest; every other slot is free.
+  void load_durable(std::span<const SlotEntry> entries);
+
+ private:
+  void release(SlotIndex slot);
+  [[nodiscard]] bool is_protected(std::size_t block, SlotIndex slot) const;
+
+  std::vector<SlotEntry> entries_, snapshot_;
+  std::vector<SlotIndex> durable_;  // per block, kNoSlot before the first manifest
+  std::vector<SlotIndex> free_;
+  std::vector<bool> recorded_;
+  std::size_t unrecorded_ = 0;
+  std::size_t section_count_;
+  bool committing_ = false;
+  bool scratch_;
+  ProtocolFaults faults_;
+};
+
+}  // namespace penstock

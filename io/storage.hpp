@@ -1,0 +1,89 @@
+#pragma once
+
+/// The filesystem as far as a store needs it, real or simulated.
+///
+/// Every effect of the store goes through this seam (files, names, durability, locks) or through
+/// the StorageQueue made here, so that a power loss at any moment can be simulated.
+/// Threads: members may be called concurrently for different files; they block on the system.
+/// Errors:  kIo, kNoSpace, kState (locked by another), kUnsupported; messages name the path.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "io/storage_queue.hpp"
+
+namespace penstock {
+
+class Timeline;
+
+struct OpenOptions {
+  bool create = false;     ///< the file must not exist yet (O_EXCL); mode 0600 whatever the umask
+  bool write = true;       ///< read and write, else read only
+  bool direct = true;      ///< O_DIRECT where the filesystem takes it; buffered otherwise
+  bool temporary = false;  ///< `path` is a directory; the file has no name and dies with us
+};
+
+enum class QueueBackend : std::uint8_t { kAuto, kUring, kThreads };
+
+struct QueueOptions {
+  QueueBackend backend = QueueBackend::kAuto;      ///< auto: io_uring, or threads with the reason
+  std::uint32_t piece_bytes = 1U << 20;            ///< requests are cut into pieces of this size
+  std::uint32_t read_credit_bytes = 8U << 20;      ///< bytes in flight per drive
+  std::uint32_t write_credit_bytes = 4U << 20;
+  std::uint32_t threads = 4;                       ///< of the thread backend
+};
+
+class Storage {
+ public:
+  virtual ~Storage() = default;
+
+  virtual Result<FileId> open(const std::string& path, const OpenOptions& options) = 0;
+  virtual Status close(FileId file) = 0;
+  [[nodiscard]] virtual Result<std::uint64_t> size_bytes(FileId file) = 0;
+  /// Alignment of offset, length and address for this file; 4096 where the system does not say.
+  [[nodiscard]] virtual std::uint32_t alignment_bytes(FileId file) const = 0;
+  /// Whether transfers bypass the page cache.
+  [[nodiscard]] virtual bool is_direct(FileId file) const = 0;
+
+  /// Reserves and sets the file's length; kNoSpace says how much is missing.
+  virtual Status preallocate(FileId file, std::uint64_t bytes) = 0;
+  /// Makes all completed writes of the file durable. A failure is final: never retry.
+  virtual Status sync_data(FileId file) = 0;
+  /// Exclusive advisory lock on the file's own descriptor. kState when another process or another
+  /// opening of the file holds it. Held until close().
+  virtual Status lock(FileId file) = 0;
+
+  /// Blocking transfers for headers and tools; same alignment rules as the queue's.
+  virtual Status read_at(FileId file, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
+  virtual Status write_at(FileId file, std::uint64_t offset_bytes,
+                          std::span<const std::byte> from) = 0;
+
+  /// Whole small files (manifests), buffered. write_file creates or truncates (mode 0600) and does
+  /// not sync.
+  virtual Result<std::vector<std::byte>> read_file(const std::string& path,
+                                                   std::uint64_t max_bytes) = 0;
+  virtual Status write_file(const std::string& path, std::span<const std::byte> bytes) = 0;
+  virtual Status sync_file(const std::string& path) = 0;
+  virtual Status rename(const std::string& from, const std::string& to) = 0;
+  virtual Status remove(const std::string& path) = 0;
+  /// Makes creations, renames and removals in the directory durable.
+  virtual Status sync_directory(const std::string& path) = 0;
+  virtual Status make_directory(const std::string& path) = 0;  ///< mode 0700; fine if it exists
+  [[nodiscard]] virtual Result<bool> exists(const std::string& path) = 0;
+  virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  ///< names, sorted
+  virtual Result<std::uint64_t> free_bytes(const std::string& directory) = 0;
+
+  /// A queue over this storage's files. `sink` must outlive it.
+  virtual Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
+                                                           const QueueOptions& options) = 0;
+};
+
+/// The operating system's files.
+std::unique_ptr<Storage> make_posix_storage();
+
+}  // namespace penstock
