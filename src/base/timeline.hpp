@@ -6,7 +6,9 @@
 /// step with a failing drive replays from one seed.
 /// Threads: one only.
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <queue>
 #include <vector>
 
@@ -22,6 +24,9 @@ class Timeline {
 
   /// Queues `task` for `delay_ns` from now.
   void after(std::uint64_t delay_ns, Task task);
+
+  /// Forgets every queued event of `context`: whoever dies before its events calls this.
+  void cancel(const void* context) { events_.cancel(context); }
 
   /// Moves time to the next event and runs it. False when there is none.
   bool run_one();
@@ -40,7 +45,13 @@ class Timeline {
       return when_ns != other.when_ns ? when_ns > other.when_ns : order > other.order;
     }
   };
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  struct EventQueue : std::priority_queue<Event, std::vector<Event>, std::greater<>> {
+    void cancel(const void* context) {
+      std::erase_if(c, [context](const Event& event) { return event.task.context == context; });
+      std::make_heap(c.begin(), c.end(), comp);
+    }
+  };
+  EventQueue events_;
   std::uint64_t now_ns_ = 0;
   std::uint64_t next_order_ = 0;
   std::uint64_t random_state_;
