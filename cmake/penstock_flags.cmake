@@ -26,7 +26,11 @@ target_compile_options(
             -ffp-contract=off -fno-math-errno)
 target_include_directories(penstock_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
                                                     ${PROJECT_SOURCE_DIR}/include)
+set(PENSTOCK_SANITIZE_TEXT "none")
 if(PENSTOCK_SANITIZE)
-  target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-omit-frame-pointer -g)
+  set(PENSTOCK_SANITIZE_TEXT ${PENSTOCK_SANITIZE})
+  target_compile_options(
+    penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
+                             -fno-omit-frame-pointer -g)
   target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
 endif()
