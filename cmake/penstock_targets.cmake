@@ -6,7 +6,7 @@ function(penstock_library name)
 endfunction()
 
 # penstock_test(NAME SOURCES file... [LINKS target...] [LABELS label...] [TIMEOUT seconds]):
-# one GoogleTest program; each of its tests is a CTest test.
+# one GoogleTest program; each of its tests is a CTest test. Labels: CONTRIBUTING.md lists them.
 function(penstock_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -18,6 +18,12 @@ function(penstock_test name)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_TESTS
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # gtest_discover_tests flattens lists among its properties, and a second label would be lost: so
+  # labels are set when CTest reads the discovered tests.
+  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  file(WRITE ${labels_file} "if(${name}_TESTS)\n  set_tests_properties(\${${name}_TESTS} "
+                            "PROPERTIES LABELS \"${ARG_LABELS}\")\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()
