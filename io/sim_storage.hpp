@@ -24,18 +24,18 @@ namespace penstock {
 
 /// Faults per request, as probabilities in 1/65536; all drawn from the timeline's seed.
 struct SimFaults {
-  std::uint32_t short_transfer = 0;  ///< transfer a part first; the queue must finish it
-  std::uint32_t transient = 0;       ///< EAGAIN/EINTR; the queue must retry
-  std::uint32_t read_error = 0;      ///< EIO
-  std::uint32_t write_error = 0;     ///< EIO
-  std::uint32_t no_space = 0;        ///< ENOSPC on a write
-  std::uint32_t lost_completion = 0; ///< the request never completes
-  std::uint32_t corrupt_read = 0;    ///< one flipped bit in what a read returns (heals on re-read)
-  std::uint32_t lost_write = 0;      ///< reported as done, never stored
+  std::uint32_t short_transfer = 0;   ///< transfer a part first; the queue must finish it
+  std::uint32_t transient = 0;        ///< EAGAIN/EINTR; the queue must retry
+  std::uint32_t read_error = 0;       ///< EIO
+  std::uint32_t write_error = 0;      ///< EIO
+  std::uint32_t no_space = 0;         ///< ENOSPC on a write
+  std::uint32_t lost_completion = 0;  ///< the request never completes
+  std::uint32_t corrupt_read = 0;     ///< one flipped bit in what a read returns (heals on re-read)
+  std::uint32_t lost_write = 0;       ///< reported as done, never stored
   std::uint32_t misdirected_write = 0;  ///< lands one page further on
   std::uint64_t delay_ns_max = 2'000'000;
   std::uint64_t capacity_bytes = ~std::uint64_t{0};  ///< preallocate beyond it: kNoSpace
-  std::uint64_t fail_sync_at = 0;    ///< the n-th sync_data/sync_file fails with EIO; 0: none
+  std::uint64_t fail_sync_at = 0;  ///< the n-th sync_data/sync_file fails with EIO; 0: none
 };
 
 class SimStorage : public Storage {
