@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/executor.hpp"
@@ -138,7 +139,7 @@ class GroupLease {
   [[nodiscard]] const std::uint16_t* data() const noexcept { return data_; }
 
  private:
-  friend class EngineImpl;
+  friend class Engine;
   class Engine* engine_ = nullptr;
   GroupId group_ = 0;
   std::uint64_t version_ = 0;
@@ -194,10 +195,30 @@ class Engine {
   virtual Status export_master(TensorId tensor, float* out) = 0;
   virtual Status error() const = 0;  ///< the sticky failure, if any
 
+ protected:
+  /// How an implementation hands out what acquire() returns.
+  [[nodiscard]] GroupLease make_lease(GroupId group, std::uint64_t version,
+                                      const std::uint16_t* data) noexcept;
+
  private:
   friend class GroupLease;
   virtual void release(GroupId group) noexcept = 0;
 };
+
+inline GroupLease Engine::make_lease(GroupId group, std::uint64_t version,
+                                     const std::uint16_t* data) noexcept {
+  GroupLease lease;
+  lease.engine_ = this;
+  lease.group_ = group;
+  lease.version_ = version;
+  lease.data_ = data;
+  return lease;
+}
+
+inline void GroupLease::reset() noexcept {
+  data_ = nullptr;
+  if (Engine* engine = std::exchange(engine_, nullptr)) engine->release(group_);
+}
 
 /// Opens or creates the store and plans. On resume the store's tensors must equal the model's:
 /// kState names the first difference.
