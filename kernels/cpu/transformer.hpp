@@ -3,10 +3,15 @@
 /// CPU kernels of the transformer that are not matrix products: norms, softmax, activations, RoPE,
 /// loss. fp32 arithmetic; inputs and outputs fp32 (callers widen bf16 first).
 ///
-/// Numerics as in optimizer.hpp: the same bits on every ISA, so sums over a row use 16 virtual lanes
+/// Numerics as in optimizer.hpp: the same bits on every ISA, so sums over a row use 16 virtual
+/// lanes
 ///   and a fixed lane tree; exp and tanh are our own polynomials (explicit fma, no library calls).
 /// Rows are contiguous: row r of an [rows, n] array starts at r * n. No aliasing unless stated.
-/// Denormals are flushed; NaN and inf propagate.
+/// A row's result does not depend on the other rows of a call, so rows may be split over tasks in
+///   any way; sums over rows (dweight, dbias, dtable) go in ascending order within a call, so there
+///   the split is part of the result. Lengths: any, 0 included. Alignment: none needed.
+/// Denormals are flushed (the caller's MXCSR is unchanged afterwards); NaN and inf propagate.
+/// Threads: reentrant; no state.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +19,9 @@
 #include "kernels/cpu/isa.hpp"
 
 namespace penstock {
+
+/// A target of loss rows that count for nothing, such as the tokens of a prompt or padding.
+inline constexpr std::uint32_t kNoTarget = 0xffffffffU;
 
 struct TransformerKernels {
   /// y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + eps). x, y: [rows, n]; weight: [n];
@@ -66,17 +74,33 @@ struct TransformerKernels {
   /// Online cross entropy over chunks of the vocabulary. For each row, folds `n` logits (columns
   /// first..first+n-1 of the vocabulary) into running maximum and running sum of exponentials
   /// (start: -inf, 0), and stores the target's logit when it lies in the chunk. targets: [rows].
+  /// The sum depends, in its last bits, on where chunks end: the chunk is a function of the model
+  /// only. Logits of -inf (masked columns) add nothing, also a whole chunk of them.
   void (*loss_fold)(std::size_t rows, std::size_t n, std::size_t first, const float* logits,
                     const std::uint32_t* targets, float* maximum, float* sum, float* target_logit);
-  /// In place: logits -> gradient: factor * (softmax - onehot), with the final maximum and sum.
+  /// loss: [rows] = log(sum) + maximum - target_logit; 0 for kNoTarget.
+  void (*loss_value)(std::size_t rows, const std::uint32_t* targets, const float* maximum,
+                     const float* sum, const float* target_logit, float* loss);
+  /// In place: logits -> gradient: factor * (softmax - onehot), with the final maximum and sum; 0
+  /// for kNoTarget.
   void (*loss_backward)(std::size_t rows, std::size_t n, std::size_t first, float factor,
                         const std::uint32_t* targets, const float* maximum, const float* sum,
                         float* logits);
 
-  /// Element-wise, for tests and for sampling. Range-checked: exp(-inf) = 0, overflow = inf.
+  /// Embedding rows of the tokens in first..first+count-1, the part of the table that `table`
+  /// [count, n] bf16 or `dtable` [count, n] f32 holds; rows of other tokens are left alone.
+  /// out: [rows, n] = the token's row, widened.
+  void (*embedding_gather)(std::size_t rows, std::size_t n, std::size_t first, std::size_t count,
+                           const std::uint32_t* tokens, const std::uint16_t* table, float* out);
+  /// dtable[token, :] += dy[r, :], in ascending row order. dy: [rows, n]
+  void (*embedding_backward)(std::size_t rows, std::size_t n, std::size_t first, std::size_t count,
+                             const std::uint32_t* tokens, const float* dy, float* dtable);
+
+  /// Element-wise, for tests and for sampling. Results below 2^-126 are 0, exp above the largest
+  /// float is inf. Errors: exp and log <= 1 ulp, tanh <= 2; log(0) = -inf, log(x < 0) = NaN.
   void (*exp)(std::size_t n, const float* x, float* y);
   void (*tanh)(std::size_t n, const float* x, float* y);
-  void (*log)(std::size_t n, const float* x, float* y);  ///< x > 0 finite
+  void (*log)(std::size_t n, const float* x, float* y);
 };
 
 /// The kernels of one ISA; `isa` must be supported.

@@ -12,27 +12,27 @@
 namespace penstock::math {
 
 template <class V>
-PENSTOCK_MATH V exponential(V x) {
+PENSTOCK_MATH typename V::F32 exponential(typename V::F32 x) {
   // Outside these bounds the result is inf or 0 anyway; inside them k fits an exponent field.
-  const V bounded = smaller(V(89.0F), larger(V(-89.0F), x));
-  const V shifter(0x1.8p23F);  // adding it rounds to an integer, held in the low bits
-  const V shifted = fma(bounded, V(0x1.715476p+0F), shifter);
-  const V k = shifted - shifter;
-  V r = fma(k, V(-0x1.62e4p-1F), bounded);
-  r = fma(k, V(-0x1.7f7d1cp-20F), r);
+  const auto bounded = min(V::set(89.0F), max(V::set(-89.0F), x));
+  const auto shifter = V::set(0x1.8p23F);  // adding it rounds to an integer, held in the low bits
+  const auto shifted = fma(bounded, V::set(0x1.715476p+0F), shifter);
+  const auto k = shifted - shifter;
+  auto r = fma(k, V::set(-0x1.62e4p-1F), bounded);
+  r = fma(k, V::set(-0x1.7f7d1cp-20F), r);
 
-  V q = fma(V(0x1.6a23eep-10F), r, V(0x1.123a0ap-7F));
-  q = fma(q, r, V(0x1.5558f2p-5F));
-  q = fma(q, r, V(0x1.555492p-3F));
-  q = fma(q, r, V(0x1.fffffcp-2F));
-  const V power = V(1.0F) + fma(q, r * r, r);
+  auto q = fma(V::set(0x1.6a23eep-10F), r, V::set(0x1.123a0ap-7F));
+  q = fma(q, r, V::set(0x1.5558f2p-5F));
+  q = fma(q, r, V::set(0x1.555492p-3F));
+  q = fma(q, r, V::set(0x1.fffffcp-2F));
+  const auto power = V::set(1.0F) + fma(q, r * r, r);
 
   // k + 256 > 0, halved: 2^k = 2^(half - 128) 2^(k + 128 - half).
-  const auto biased = bits(shifted) - value_bits<V>(0x4b400000U - 256U);
-  const auto half = biased >> 1;
-  const auto one = value_bits<V>(1);
-  const V first = from_bits((half - one) << 23);
-  const V second = from_bits((biased - half - one) << 23);
+  const auto biased = bits(shifted) - V::set_u32(0x4b400000U - 256U);
+  const auto half = shift_right<1>(biased);
+  const auto one = V::set_u32(1);
+  const auto first = from_bits(shift_left<23>(half - one));
+  const auto second = from_bits(shift_left<23>(biased - half - one));
   return power * first * second;
 }
 

@@ -8,13 +8,14 @@ namespace penstock::math {
 
 template <class V>
 struct Rotated {
-  V first;
-  V second;
+  typename V::F32 first;
+  typename V::F32 second;
 };
 
 template <class V>
-PENSTOCK_MATH Rotated<V> rotate(V a, V b, V cosine, V sine) {
-  return {fma(a, cosine, V(0.0F) - b * sine), fma(b, cosine, a * sine)};
+PENSTOCK_MATH Rotated<V> rotate(typename V::F32 a, typename V::F32 b, typename V::F32 cosine,
+                                typename V::F32 sine) {
+  return {fma(a, cosine, -(b * sine)), fma(b, cosine, a * sine)};
 }
 
 }  // namespace penstock::math
