@@ -54,7 +54,7 @@ void* slot = ::operator new(8);  // lint: allow new because this line shows how 
     "tests/base/text_test.cpp": '#include "engine/engine.hpp"\n',
     "README.md": "[text](src/base/text.cpp) [out](https://example.org) [here](#top)\n",
     "build/release/junk.cpp": "abort();\n",
-    ".clang-format": "BasedOnStyle: Google\nColumnLimit: 100\n",
+    ".clang-format": "BasedOnStyle: Google\nColumnLimit: 100\nIncludeBlocks: Preserve\n",
     "scripts/check": "#!/usr/bin/env bash\nset -e\nprintf '%s\\n' \"$1\"\n",
 }
 
