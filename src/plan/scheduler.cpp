@@ -1,0 +1,509 @@
+#include "plan/scheduler.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+constexpr std::uint32_t kAllSections = (1U << kSectionCount) - 1;
+constexpr std::uint32_t kRestSections =
+    (1U << kLoSection) | (1U << kMSection) | (1U << kVSection);
+/// Groups that may wait for a hi frame before the look-ahead gives up: more would only be asked
+/// again at the next event.
+constexpr int kBlockedLimit = 2;
+}  // namespace
+
+Scheduler::Scheduler(const Plan& plan, SlotTable& table, std::span<const std::uint64_t> versions)
+    : plan_(plan),
+      table_(table),
+      blocks_(plan.blocks.size()),
+      groups_(plan.groups.size()),
+      occupant_(plan.hi_frames.size(), kNone),
+      claimed_(plan.hi_frames.size(), 0),
+      visits_(plan.forward),
+      forward_count_(plan.forward.size()),
+      queue_(plan.blocks.size() * 8 + 16) {
+  visits_.insert(visits_.end(), plan.backward.begin(), plan.backward.end());
+  visit_count_ = visits_.size();
+  cursor_ = visit_count_ == 0 ? 0 : visit_count_ - 1;
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    blocks_[b].version = versions[b];
+    updates_ = std::max(updates_, versions[b]);
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].absent = plan.groups[g].lent ? 0 : plan.groups[g].block_count;
+  }
+  // Taken from the back: low frame numbers first.
+  for (std::uint32_t i = plan.stream_state_frames; i > 0; --i) free_states_.push_back(i - 1);
+  for (std::uint32_t i = plan.stage_gradient_frames; i > 0; --i) free_stages_.push_back(i - 1);
+}
+
+// --- trainer ---------------------------------------------------------------------------------
+
+void Scheduler::want(std::uint32_t group) {
+  ++groups_[group].wanted;
+  const std::size_t count = visit_count_;
+  for (std::size_t ahead = 1; ahead <= count; ++ahead) {
+    const std::size_t position = (cursor_ + ahead) % count;
+    if (visits_[position] == group) {
+      cursor_ = position;
+      break;
+    }
+  }
+  dirty_pump_ = true;
+}
+
+void Scheduler::unwant(std::uint32_t group) { --groups_[group].wanted; }
+
+bool Scheduler::up_to_date(std::uint32_t group) const {
+  return groups_[group].absent == 0 && groups_[group].unsettled == 0;
+}
+
+bool Scheduler::ready(std::uint32_t group) const { return up_to_date(group); }
+
+void Scheduler::lease(std::uint32_t group) {
+  check(up_to_date(group), "lease on a group that is not ready");
+  --groups_[group].wanted;
+  ++groups_[group].leases;
+  dirty_pump_ = true;
+}
+
+void Scheduler::release(std::uint32_t group) {
+  check(groups_[group].leases > 0, "release without a lease");
+  --groups_[group].leases;
+  dirty_pump_ = true;
+}
+
+std::uint32_t Scheduler::blocking_group(std::uint32_t group) const {
+  if (groups_[group].leases > 0 && groups_[group].unsettled > 0) return group;
+  const std::uint32_t frame = plan_.groups[group].hi_frame;
+  if (frame == kNone) return kNone;
+  const std::uint32_t holder = occupant_[frame];
+  return holder != kNone && holder != group && groups_[holder].leases > 0 ? holder : kNone;
+}
+
+void Scheduler::set_forward_only(bool on) {
+  visit_count_ = on ? forward_count_ : visits_.size();
+  cursor_ = visit_count_ == 0 ? 0 : visit_count_ - 1;
+  dirty_pump_ = true;
+}
+
+// --- gradients -------------------------------------------------------------------------------
+
+bool Scheduler::accepts_gradient(std::uint32_t block) const {
+  return blocks_[block].state == BlockState::kBase;
+}
+
+std::uint32_t Scheduler::gradient_frame(std::uint32_t block) {
+  Block& b = blocks_[block];
+  if (b.gradient == Gradient::kFilling) return b.gradient_frame;
+  if (b.gradient != Gradient::kNone) return kNone;  // a dropped spill is still being written
+  if (plan_.blocks[block].spill_index == kNone) {
+    b.gradient_frame = plan_.blocks[block].gradient_frame;
+  } else {
+    if (free_stages_.empty()) return kNone;
+    b.gradient_frame = free_stages_.back();
+    free_stages_.pop_back();
+  }
+  b.gradient = Gradient::kFilling;
+  return b.gradient_frame;
+}
+
+void Scheduler::gradient_filled(std::uint32_t block) {
+  Block& b = blocks_[block];
+  check(b.gradient == Gradient::kFilling, "gradient filled twice");
+  if (plan_.blocks[block].spill_index == kNone) {
+    b.gradient = Gradient::kInFrame;
+    return;
+  }
+  b.gradient = Gradient::kSpilling;
+  emit(Command::Kind::kSpillGradient, block, b.gradient_frame, kNoSlot, IoClass::kWriteBack);
+}
+
+void Scheduler::free_gradient(std::uint32_t block) {
+  Block& b = blocks_[block];
+  b.gradient = Gradient::kNone;
+  b.gradient_frame = kNone;
+  b.read_back = Copy::kAbsent;
+  b.drop_gradient = false;
+}
+
+void Scheduler::step_ended(bool apply, std::uint64_t updates) {
+  check(settled(), "a step ended before the updates of the last one");
+  if (apply) updates_ = updates;
+  for (std::uint32_t i = 0; i < blocks_.size(); ++i) {
+    Block& b = blocks_[i];
+    if (b.gradient == Gradient::kFilling) gradient_filled(i);
+    if (b.gradient == Gradient::kNone) continue;
+    if (apply) {
+      b.state = BlockState::kPending;
+      ++unsettled_;
+      ++groups_[plan_.blocks[i].group].unsettled;
+    } else if (b.gradient == Gradient::kSpilling) {
+      b.drop_gradient = true;
+    } else {
+      free_gradient(i);
+    }
+  }
+  dirty_pump_ = true;
+}
+
+// --- commits ---------------------------------------------------------------------------------
+
+bool Scheduler::hi_in_ram(std::uint32_t block) const {
+  const GroupPlan& group = plan_.groups[plan_.blocks[block].group];
+  return group.hi_pinned || group.lent;
+}
+
+bool Scheduler::complete_on_drive(std::uint32_t block) const {
+  const SlotEntry& entry = table_.entry(block);
+  const bool trainable = plan_.groups[plan_.blocks[block].group].trainable;
+  const std::uint32_t needed = trainable ? kAllSections : 1U << kHiSection;
+  return entry.version == blocks_[block].version && (entry.written & needed) == needed;
+}
+
+void Scheduler::commit_begin() {
+  table_.commit_begin();
+  commit_issued_ = false;
+  retry_records_ = false;
+  for (std::uint32_t i = 0; i < blocks_.size(); ++i) {
+    blocks_[i].commit_version =
+        blocks_[i].state == BlockState::kBase ? blocks_[i].version : updates_;
+    try_record(i);
+  }
+  dirty_pump_ = true;
+}
+
+void Scheduler::try_record(std::uint32_t block) {
+  Block& b = blocks_[block];
+  if (!commit_wants(block) || b.version != b.commit_version) return;
+  if (b.state == BlockState::kWorking || b.hi_writing || b.rest_writing || b.gathering) return;
+  if (complete_on_drive(block)) {
+    table_.commit_record(block);
+    dirty_pump_ = true;
+    return;
+  }
+  // Sections at home in RAM follow into the version's slot.
+  const bool gather = plan_.groups[plan_.blocks[block].group].lent && b.hi_dirty && !b.gathered;
+  if (gather) {
+    if (!take_state_frame(block)) {
+      retry_records_ = true;
+      return;
+    }
+    b.gathering = true;
+    emit(Command::Kind::kGatherHi, block, b.state_frame, kNoSlot, IoClass::kCheckpoint);
+    return;
+  }
+  const SlotIndex slot = table_.choose_target(block, b.version);
+  if (slot == kNoSlot) {
+    retry_records_ = true;
+    return;
+  }
+  write_sections(block, slot, b.hi_dirty, b.rest_dirty, IoClass::kCheckpoint);
+}
+
+void Scheduler::retry_records() {
+  if (!retry_records_) return;
+  retry_records_ = false;
+  for (std::uint32_t i = 0; i < blocks_.size(); ++i) try_record(i);
+}
+
+// --- updates ---------------------------------------------------------------------------------
+
+bool Scheduler::take_state_frame(std::uint32_t block) {
+  Block& b = blocks_[block];
+  if (b.state_frame != kNone) return true;
+  if (plan_.blocks[block].state_pinned) {
+    b.state_frame = plan_.blocks[block].state_frame;
+    return true;
+  }
+  if (free_states_.empty()) return false;
+  b.state_frame = free_states_.back();
+  free_states_.pop_back();
+  return true;
+}
+
+void Scheduler::free_state_frame(std::uint32_t block) {
+  Block& b = blocks_[block];
+  b.gathered = false;
+  if (plan_.blocks[block].state_pinned || b.state_frame == kNone) return;
+  free_states_.push_back(b.state_frame);
+  b.state_frame = kNone;
+  b.rest = Copy::kAbsent;
+}
+
+bool Scheduler::reserve_target(std::uint32_t block) {
+  Block& b = blocks_[block];
+  const bool writes =
+      !hi_in_ram(block) || !plan_.blocks[block].state_pinned || commit_wants(block);
+  if (!writes || b.target != kNoSlot) return true;
+  b.target = table_.choose_target(block, updates_);
+  return b.target != kNoSlot;
+}
+
+void Scheduler::advance_gradient(std::uint32_t block, IoClass io_class) {
+  Block& b = blocks_[block];
+  if (b.gradient != Gradient::kSpilled || b.read_back != Copy::kAbsent) return;
+  b.read_back = Copy::kReading;
+  emit(Command::Kind::kReadGradient, block, b.state_frame, kNoSlot, io_class);
+}
+
+bool Scheduler::inputs_present(const Block& b) const {
+  const bool gradient = b.gradient == Gradient::kInFrame || b.read_back == Copy::kPresent;
+  return gradient && b.rest == Copy::kPresent;
+}
+
+/// False when the block waits for a slot or a frame.
+bool Scheduler::advance_update(std::uint32_t block, IoClass io_class) {
+  Block& b = blocks_[block];
+  const std::uint32_t group = plan_.blocks[block].group;
+  if (b.state != BlockState::kPending || groups_[group].leases > 0) return true;
+  if (b.hi_writing || b.rest_writing || b.gathering) return true;  // the frames are being read
+  if (commit_wants(block) && b.version == b.commit_version) return true;  // flushed first
+  if (!reserve_target(block) || !take_state_frame(block)) return false;
+  if (b.rest == Copy::kAbsent) {
+    const SlotEntry& entry = table_.entry(block);
+    check(entry.version == b.version && (entry.written & kRestSections) == kRestSections,
+          "lo, m, v are read before their write has landed");
+    b.rest = Copy::kReading;
+    emit(Command::Kind::kReadState, block, b.state_frame, entry.slot, io_class);
+  }
+  advance_gradient(block, io_class);
+  const bool lent = plan_.groups[group].lent;
+  if (inputs_present(b) && (lent || b.hi == Copy::kPresent)) {
+    b.state = BlockState::kWorking;
+    emit(Command::Kind::kUpdate, block, b.state_frame, b.target, io_class);
+  }
+  return true;
+}
+
+void Scheduler::update_done(std::uint32_t block, std::span<const std::uint64_t> roots) {
+  Block& b = blocks_[block];
+  check(b.state == BlockState::kWorking, "an update finished that was not running");
+  b.version = updates_;
+  b.state = BlockState::kBase;
+  std::copy(roots.begin(), roots.end(), b.roots);
+  b.hi_dirty = b.rest_dirty = true;
+  b.gathered = plan_.groups[plan_.blocks[block].group].lent;
+  free_gradient(block);
+  --unsettled_;
+  --groups_[plan_.blocks[block].group].unsettled;
+  const bool commits = commit_wants(block);
+  const bool hi = commits || !hi_in_ram(block);
+  const bool rest = commits || !plan_.blocks[block].state_pinned;
+  const SlotIndex slot = b.target;
+  b.target = kNoSlot;
+  if (slot != kNoSlot) {
+    write_sections(block, slot, hi, rest, IoClass::kWriteBack);
+  } else {
+    check(!rest || plan_.blocks[block].state_pinned, "an update has no slot to go to");
+    try_record(block);
+  }
+}
+
+void Scheduler::write_sections(std::uint32_t block, SlotIndex slot, bool hi, bool rest,
+                               IoClass io_class) {
+  Block& b = blocks_[block];
+  const GroupPlan& group = plan_.groups[plan_.blocks[block].group];
+  check(hi || rest, "a slot was reserved and nothing is written");
+  if (rest) {
+    b.rest_writing = true;
+    emit(Command::Kind::kWriteState, block, b.state_frame, slot, io_class);
+  }
+  if (hi) {
+    b.hi_writing = true;
+    emit(Command::Kind::kWriteHi, block, group.lent ? b.state_frame : group.hi_frame, slot,
+         io_class);
+  }
+}
+
+void Scheduler::written(const Command& command) {
+  Block& b = blocks_[command.block];
+  const auto landed = [&](std::size_t section) {
+    table_.landed(command.block, command.version, command.slot, section, b.roots[section]);
+  };
+  check(command.version == b.version, "a write of an old version completed");
+  if (command.kind == Command::Kind::kWriteHi) {
+    b.hi_writing = b.hi_dirty = false;
+    landed(kHiSection);
+  } else {
+    b.rest_writing = b.rest_dirty = false;
+    landed(kLoSection);
+    landed(kMSection);
+    landed(kVSection);
+  }
+  const bool lent_busy = plan_.groups[plan_.blocks[command.block].group].lent && b.hi_writing;
+  if (!b.rest_writing && !lent_busy && b.state == BlockState::kBase) {
+    free_state_frame(command.block);
+  }
+  try_record(command.block);
+}
+
+// --- weights ---------------------------------------------------------------------------------
+
+bool Scheduler::evictable(std::uint32_t group) const {
+  const Group& g = groups_[group];
+  if (g.leases > 0 || g.wanted > 0) return false;
+  const GroupPlan& plan = plan_.groups[group];
+  for (std::uint32_t i = plan.first_block; i < plan.first_block + plan.block_count; ++i) {
+    const Block& b = blocks_[i];
+    const bool moving = b.hi == Copy::kReading || b.hi == Copy::kVerifying || b.hi_writing ||
+                        b.hi_dirty || b.state == BlockState::kWorking;
+    const bool in_pipeline = b.state == BlockState::kPending && b.state_frame != kNone &&
+                             !plan_.blocks[i].state_pinned;
+    if (moving || in_pipeline) return false;
+  }
+  return true;
+}
+
+bool Scheduler::take_hi_frame(std::uint32_t group) {
+  const std::uint32_t frame = plan_.groups[group].hi_frame;
+  const bool claimed = claimed_[frame] == pump_number_;
+  if (occupant_[frame] == group) {
+    claimed_[frame] = pump_number_;
+    return true;
+  }
+  if (claimed) return false;  // somebody needed sooner has it, or will
+  claimed_[frame] = pump_number_;
+  const std::uint32_t holder = occupant_[frame];
+  if (holder != kNone) {
+    if (!evictable(holder)) return false;
+    const GroupPlan& plan = plan_.groups[holder];
+    for (std::uint32_t i = plan.first_block; i < plan.first_block + plan.block_count; ++i) {
+      blocks_[i].hi = Copy::kAbsent;
+    }
+    groups_[holder].absent = plan.block_count;
+  }
+  occupant_[frame] = group;
+  return true;
+}
+
+void Scheduler::load_hi(std::uint32_t group, IoClass io_class) {
+  if (groups_[group].absent == 0) return;
+  const GroupPlan& plan = plan_.groups[group];
+  for (std::uint32_t i = plan.first_block; i < plan.first_block + plan.block_count; ++i) {
+    if (blocks_[i].hi != Copy::kAbsent) continue;
+    const SlotEntry& entry = table_.entry(i);
+    check(entry.version == blocks_[i].version && (entry.written & (1U << kHiSection)) != 0,
+          "hi is read before its write has landed");
+    blocks_[i].hi = Copy::kReading;
+    emit(Command::Kind::kReadHi, i, plan.hi_frame, entry.slot, io_class);
+  }
+}
+
+/// False when the group waits for a frame or a slot.
+bool Scheduler::advance_group(std::uint32_t group, IoClass io_class) {
+  const GroupPlan& plan = plan_.groups[group];
+  if (!plan.lent) {
+    if (!take_hi_frame(group)) return false;
+    load_hi(group, io_class);
+  }
+  if (groups_[group].unsettled == 0) return true;
+  bool all = true;
+  for (std::uint32_t i = plan.first_block; i < plan.first_block + plan.block_count; ++i) {
+    all = advance_update(i, io_class) && all;
+  }
+  return all;
+}
+
+// --- the pump --------------------------------------------------------------------------------
+
+void Scheduler::pump() {
+  ++pump_number_;
+  retry_records();
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].wanted > 0 && !up_to_date(g)) advance_group(g, IoClass::kDemand);
+  }
+  int blocked = 0;
+  if (sweep_ && unsettled_ > 0) {
+    const auto sweep = [&](std::uint32_t g) {
+      if (groups_[g].unsettled > 0 && blocked < kBlockedLimit) {
+        blocked += advance_group(g, IoClass::kPrefetch) ? 0 : 1;
+      }
+    };
+    for (const std::uint32_t g : plan_.forward) sweep(g);
+    for (std::uint32_t g = 0; g < groups_.size(); ++g) sweep(g);
+  }
+  if (plan_.level == Level::kWeights) {
+    for (std::size_t ahead = 1; ahead < visit_count_ && blocked < kBlockedLimit; ++ahead) {
+      const std::uint32_t g = visits_[(cursor_ + ahead) % visit_count_];
+      blocked += advance_group(g, IoClass::kPrefetch) ? 0 : 1;
+    }
+  }
+  if (table_.commit_in_progress() && table_.commit_complete() && !commit_issued_) {
+    commit_issued_ = true;
+    emit(Command::Kind::kCommit, kNone, kNone, kNoSlot, IoClass::kCheckpoint);
+  }
+}
+
+void Scheduler::emit(Command::Kind kind, std::uint32_t block, std::uint32_t frame, SlotIndex slot,
+                     IoClass io_class) {
+  check(count_ < queue_.size(), "the command queue is full");
+  Command& command = queue_[(head_ + count_) % queue_.size()];
+  const std::uint64_t version = block == kNone ? updates_ : blocks_[block].version;
+  command = {kind, io_class, block, frame, slot,
+             kind == Command::Kind::kUpdate ? updates_ : version};
+  ++count_;
+  ++in_flight_;
+}
+
+bool Scheduler::next(Command& command) {
+  if (count_ == 0 && dirty_pump_) {
+    dirty_pump_ = false;
+    pump();
+  }
+  if (count_ == 0) return false;
+  command = queue_[head_];
+  head_ = (head_ + 1) % queue_.size();
+  --count_;
+  return true;
+}
+
+void Scheduler::done(const Command& command, std::span<const std::uint64_t> roots) {
+  --in_flight_;
+  dirty_pump_ = true;
+  if (command.kind == Command::Kind::kCommit) {
+    table_.commit_finished();
+    return;
+  }
+  Block& b = blocks_[command.block];
+  switch (command.kind) {
+    case Command::Kind::kReadHi:
+      b.hi = Copy::kVerifying;
+      emit(Command::Kind::kVerifyHi, command.block, command.frame, command.slot,
+           command.io_class);
+      break;
+    case Command::Kind::kVerifyHi:
+      b.hi = Copy::kPresent;
+      --groups_[plan_.blocks[command.block].group].absent;
+      break;
+    case Command::Kind::kReadState:
+      b.rest = Copy::kPresent;
+      break;
+    case Command::Kind::kReadGradient:
+      b.read_back = Copy::kPresent;
+      break;
+    case Command::Kind::kUpdate:
+      update_done(command.block, roots);
+      break;
+    case Command::Kind::kGatherHi:
+      b.gathering = false;
+      b.gathered = true;
+      b.roots[kHiSection] = roots[kHiSection];
+      try_record(command.block);
+      break;
+    case Command::Kind::kWriteHi:
+    case Command::Kind::kWriteState:
+      written(command);
+      break;
+    case Command::Kind::kSpillGradient:
+      free_stages_.push_back(b.gradient_frame);
+      b.gradient_frame = kNone;
+      b.gradient = Gradient::kSpilled;
+      if (b.drop_gradient) free_gradient(command.block);
+      break;
+    case Command::Kind::kCommit:
+      break;
+  }
+}
+
+}  // namespace penstock
