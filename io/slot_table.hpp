@@ -9,9 +9,13 @@
 ///      own slot because the caller asks for it only when the step's record is known (late update).
 ///   3. A slot returns to the pool only in commit_finished(), when the manifest that dropped it is
 ///      durable.
-///   4. Every slot is in exactly one of: free pool, current entry, committing snapshot, durable
-///      snapshot (the last three may name the same slot).
-/// No I/O, no threads: the owner (the engine's monitor) serialises calls.
+///   4. Every slot is in exactly one of: free pool, current entry, chosen target, committing
+///      snapshot, durable snapshot (the last four may name the same slot).
+///   5. A block has at most one chosen target; it stays chosen until its first section lands.
+/// Early updates (before the record is known) need a third slot and are not served by this table:
+/// landed() gives the slot left behind back at once.
+/// The pool is first in, first out, so blocks that are written in order keep their order on the
+/// drive. No I/O, no threads: the owner (the engine's monitor) serialises calls.
 
 #include <cstdint>
 #include <span>
@@ -30,15 +34,16 @@ struct ProtocolFaults {
   bool skip_data_flush = false;
   bool reuse_slot_early = false;
   bool overwrite_base = false;
-  bool late_blob = false;  ///< honoured by the engine: the blob is captured when the manifest is written
+  bool late_blob =
+      false;  ///< honoured by the engine: the blob is captured when the manifest is written
   bool skip_directory_sync = false;
 };
 
 /// The state of one block on the drive.
 struct SlotEntry {
-  SlotIndex slot = kNoSlot;    ///< where its newest written sections are
-  std::uint64_t version = 0;   ///< t of the update that produced them; 0: initial values
-  std::uint32_t written = 0;   ///< bit per section: that section of `version` is in `slot`
+  SlotIndex slot = kNoSlot;   ///< where its newest written sections are
+  std::uint64_t version = 0;  ///< t of the update that produced them; 0: initial values
+  std::uint32_t written = 0;  ///< bit per section: that section of `version` is in `slot`
   std::uint64_t roots[kMaxSections] = {};  ///< checksum of each section's tile sums
 };
 
@@ -50,24 +55,30 @@ class SlotTable {
 
   [[nodiscard]] const SlotEntry& entry(std::size_t block) const { return entries_[block]; }
   [[nodiscard]] std::size_t block_count() const { return entries_.size(); }
-  [[nodiscard]] std::size_t free_slots() const { return free_.size(); }
+  [[nodiscard]] std::size_t free_slots() const { return free_count_; }
   [[nodiscard]] bool scratch() const { return scratch_; }
 
   /// The slot that sections of `version` of the block are to be written to: the current one when
   /// nothing protects it, else one from the pool; kNoSlot when the pool is empty (wait for the
   /// commit). Idempotent for one version: asking again for the version already in the entry returns
-  /// its slot, so RAM-homed sections of a version can follow later.
+  /// its slot, so RAM-homed sections of a version can follow later. Ask after the base has been
+  /// read: when the current slot is returned, its content is gone from then on, and a
+  /// commit_record() before the new version has landed records an entry with nothing written, which
+  /// a store refuses. A newer version asked for before the older one landed takes over its target;
+  /// no write of the older one may be in flight then.
   SlotIndex choose_target(std::size_t block, std::uint64_t version);
 
   /// Section `section` of `version` has landed in `slot`. The first section of a newer version
-  /// makes that version the entry; an unprotected slot left behind returns to the pool.
+  /// makes that version the entry; an unprotected slot left behind returns to the pool. What was
+  /// not chosen by choose_target(), or was overtaken since, is ignored.
   void landed(std::size_t block, std::uint64_t version, SlotIndex slot, std::size_t section,
               std::uint64_t root);
 
   /// Starts a commit: no block is recorded yet. One commit at a time.
   void commit_begin();
   [[nodiscard]] bool commit_in_progress() const { return committing_; }
-  /// The block's entry (all mutable sections written) becomes part of the commit and is protected.
+  /// The block's entry (all its non-empty sections written) becomes part of the commit and is
+  /// protected.
   void commit_record(std::size_t block);
   [[nodiscard]] bool commit_recorded(std::size_t block) const { return recorded_[block]; }
   [[nodiscard]] bool commit_complete() const { return unrecorded_ == 0; }
@@ -80,12 +91,20 @@ class SlotTable {
   void load_durable(std::span<const SlotEntry> entries);
 
  private:
+  struct Target {
+    SlotIndex slot = kNoSlot;
+    std::uint64_t version = 0;
+  };
+
+  SlotIndex take();
   void release(SlotIndex slot);
   [[nodiscard]] bool is_protected(std::size_t block, SlotIndex slot) const;
 
   std::vector<SlotEntry> entries_, snapshot_;
+  std::vector<Target> targets_;
   std::vector<SlotIndex> durable_;  // per block, kNoSlot before the first manifest
-  std::vector<SlotIndex> free_;
+  std::vector<SlotIndex> free_;     // ring of slot_count places
+  std::size_t free_head_ = 0, free_count_ = 0;
   std::vector<bool> recorded_;
   std::size_t unrecorded_ = 0;
   std::size_t section_count_;

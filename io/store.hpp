@@ -6,8 +6,11 @@
 /// here, keeps the SlotTable up to date, and calls commit() when every block of the snapshot has
 /// landed. commit() flushes, writes the manifest and only then returns; it blocks, so it runs on a
 /// blocking task.
-/// Threads: const members concurrently; commit() by one thread at a time. The SlotTable belongs to
-///          the caller's monitor, not to commit().
+/// Threads: const members and reads concurrently; commit() by one thread at a time, and nobody uses
+///          committed() or make_table() while it runs. The SlotTable belongs to the caller's
+///          monitor, not to commit().
+/// A complete entry has every non-empty section of its block written, immutable ones included:
+/// a block moves from slot to slot as a whole.
 /// Errors:  kNoSpace (before anything is written: needed and free bytes), kState (in use: pid and
 ///          host of the owner; exists already), kCorrupt (file, block, offset), kUnsupported (newer
 ///          version or unknown incompatible feature), kIo.
@@ -45,13 +48,14 @@ struct StoreOptions {
   bool scratch = false;  ///< unnamed file, one slot per block, no manifest, no crash safety
   ProtocolFaults faults;
   std::uint64_t lock_wait_ns = 30'000'000'000;  ///< for a dead owner's last writes
+  std::uint64_t uuid_seed = 0;  ///< of create: 0 draws a random uuid, else a replayable one
 };
 
 /// What a commit records beside the table.
 struct CommitRecord {
-  std::uint64_t step = 0;                 ///< attempts so far
-  std::uint64_t updates = 0;              ///< t, applied updates
-  std::vector<std::byte> blob;            ///< the trainer's, at most 1 MiB
+  std::uint64_t step = 0;       ///< attempts so far
+  std::uint64_t updates = 0;    ///< t, applied updates
+  std::vector<std::byte> blob;  ///< the trainer's, at most 1 MiB
 };
 
 struct DriveExtent {
@@ -72,7 +76,8 @@ class Store {
   [[nodiscard]] virtual DriveExtent slot(SlotIndex slot) const = 0;
   [[nodiscard]] virtual DriveExtent spill(std::size_t index) const = 0;
 
-  /// Seed of tile `tile` of a section's sums; binds bytes to (store, block, version, section, tile).
+  /// Seed of tile `tile` of a section's sums; binds bytes to (store, block, version, section,
+  /// tile).
   [[nodiscard]] virtual std::uint64_t tile_seed(std::size_t block, std::uint64_t version,
                                                 std::size_t section, std::uint32_t tile) const = 0;
   /// Root of a section: XXH3-64 over its tile sums (tiles * 8 bytes), seeded alike.
@@ -85,6 +90,7 @@ class Store {
 
   /// Flushes the data file and makes the manifest of `record` with `entries` durable (two copies:
   /// temp, fsync, rename, directory fsync). After success the previous manifest no longer counts.
+  /// Steps rise from commit to commit. kInternal when an entry is incomplete or two share a slot.
   /// Not in scratch mode. An error is final for this store object: no later commit succeeds.
   virtual Status commit(const CommitRecord& record, std::span<const SlotEntry> entries) = 0;
 
@@ -97,7 +103,15 @@ class Store {
   virtual Status read_section(std::size_t block, std::size_t section, const SlotEntry& entry,
                               std::span<std::byte> into) = 0;
 
+  /// The same bytes unchecked, for tools that report all damage. kIo, kArgument.
+  virtual Status read_unchecked(std::size_t block, std::size_t section, const SlotEntry& entry,
+                                std::span<std::byte> into) = 0;
+
   [[nodiscard]] virtual std::string directory() const = 0;
+  /// What open() found amiss and worked around, in one sentence each; empty when all was well.
+  [[nodiscard]] virtual const std::string& open_note() const = 0;
+  /// How messages name a block.
+  [[nodiscard]] virtual std::string block_name(std::size_t block) const = 0;
   /// "tensor h.3.attn" for a block, given by the caller for messages; default "block N".
   virtual void set_block_namer(std::function<std::string(std::size_t block)> namer) = 0;
 };
