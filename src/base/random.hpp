@@ -32,7 +32,8 @@ inline constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15U;  // 2^64 / golden 
   using random_detail::finalise;
   using random_detail::kGolden;
   const std::uint64_t start = finalise(finalise(seed + kGolden) + stream);
-  const std::uint64_t key = finalise(start + kGolden);
+  // Not from `start`: that would be the counter's own hash at one index, and cancel it there.
+  const std::uint64_t key = finalise(finalise(stream - kGolden) + seed);
   return finalise(finalise(start + index * kGolden) ^ key);
 }
 
