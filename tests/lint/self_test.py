@@ -34,6 +34,7 @@ struct Text {
 const char* raw = R"(using namespace std; new Text)";
 static_assert(sizeof(int) == 4);
 int million() { return 1'000'000; }
+auto one = std::unique_ptr<Text>(new Text());
 void* slot = ::operator new(8);  // lint: allow new because this line shows how to
 
 }  // namespace penstock
@@ -52,6 +53,10 @@ void* slot = ::operator new(8);  // lint: allow new because this line shows how 
     "examples/01/main.cpp": "#include <penstock/penstock.h>\n",
     "tests/base/CMakeLists.txt": "penstock_test(t SOURCES text_test.cpp LABELS unit sim)\n",
     "tests/base/text_test.cpp": '#include "engine/engine.hpp"\n',
+    "tests/io/CMakeLists.txt": "foreach(unit IN ITEMS queue store)\n  t(${unit}_test.cpp)\n",
+    "tests/io/queue_test.cpp": "\n",
+    "tests/io/extra.cmake": "t(fault_test.cpp)\n",
+    "tests/io/fault_test.cpp": "\n",
     "README.md": "[text](src/base/text.cpp) [out](https://example.org) [here](#top)\n",
     "build/release/junk.cpp": "abort();\n",
     ".clang-format": "BasedOnStyle: Google\nColumnLimit: 100\nIncludeBlocks: Preserve\n",
@@ -107,6 +112,7 @@ FAULTS = [
     ("cmake", "src/base/forgotten.cpp", "\n", "forgotten.cpp:1: listed in no CMakeLists.txt"),
     ("cmake", "src/base/CMakeLists.txt", "add_library(base context.cpp) # text.cpp\n",
      "text.cpp:1: listed in no"),
+    ("cmake", "tests/io/drive_test.cpp", "\n", "drive_test.cpp:1: listed in no"),
     ("headers", "src/base/result.hpp", "\n#include <new>\n", "#pragma once"),
     ("headers", "src/base/result.hpp", "#pragma once\n\n#include <new>\n", "contract"),
     ("words", "README.md", "run " + "/".join(["", "home", "me", "penstock"]) + "\n",
