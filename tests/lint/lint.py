@@ -75,8 +75,8 @@ BANNED = [  # (word for "lint: allow", pattern, what to do; True if programs mus
      "the library does not print: return the text or log it", False),
     ("throw", r"\bthrow\b", "return a Status", False),
 ]
-# Where a private constructor keeps make_unique out, the owner takes the object on the same line.
-OWNED_NEW = re.compile(r"\bunique_ptr<[^;]*>\(new\b")
+# Where a private constructor keeps make_unique out, the owner takes the object at once.
+OWNED_NEW = re.compile(r"\bunique_ptr<[^;{}]*?>\(\s*new\b")
 # xsimd functions whose result differs between instruction sets (docs/architecture.md, numerics).
 XSIMD_INEXACT = re.compile(
     r"\bxsimd::(fma|fms|fnma|fnms|exp\w*|log\w*|tanh|sinh|cosh|erfc?|[lt]gamma|pow|sin|cos|tan|"
@@ -200,8 +200,8 @@ def rule_banned(tree, report):
     for path in tree.with_suffix(CPP, LIBRARY):
         program = path.startswith(NOT_THE_LIBRARY)
         source = tree.source(path)
-        for number, line in enumerate(source.code_lines, 1):
-            line = OWNED_NEW.sub("", line)
+        code = OWNED_NEW.sub(lambda match: "\n" * match.group(0).count("\n"), source.code)
+        for number, line in enumerate(code.split("\n"), 1):
             for word, pattern, advice, everywhere in BANNED:
                 found = re.search(pattern, line)
                 if found and (everywhere or not program) and not source.allows(number, word):
