@@ -76,7 +76,7 @@ BANNED = [  # (word for "lint: allow", pattern, what to do; True if programs mus
     ("throw", r"\bthrow\b", "return a Status", False),
 ]
 # Where a private constructor keeps make_unique out, the owner takes the object at once.
-OWNED_NEW = re.compile(r"\bunique_ptr<[^;{}]*?>\(\s*new\b")
+OWNED_NEW = re.compile(r"\b(unique_ptr<[^;{}]*?>|\w+Ptr)\(\s*new\b")
 # xsimd functions whose result differs between instruction sets (docs/architecture.md, numerics).
 XSIMD_INEXACT = re.compile(
     r"\bxsimd::(fma|fms|fnma|fnms|exp\w*|log\w*|tanh|sinh|cosh|erfc?|[lt]gamma|pow|sin|cos|tan|"
