@@ -85,7 +85,8 @@ LABELS = {"unit", "kernels", "io", "uring", "sim", "capi", "cli", "python", "gpu
           "crash", "notsan", "noasan"}
 # Paths of one developer's machine have no meaning elsewhere.
 MACHINE_PATH = re.compile(r"(?<![\w.~}*])/(?:home|root|Users|w[o]rk)/\w")
-FOREIGN_WORDS = re.compile(r"\bsub[ -]?agents?\b", re.IGNORECASE)
+# Words of a workplace, and pages that are not in the tree (the ideas are in docs/architecture.md).
+FOREIGN_WORDS = re.compile(r"\b(sub[ -]?agents?|DESIGN(\.md)? (section|\u00a7))", re.IGNORECASE)
 
 
 class Report:

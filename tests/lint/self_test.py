@@ -117,6 +117,7 @@ FAULTS = [
     ("headers", "src/base/result.hpp", "#pragma once\n\n#include <new>\n", "contract"),
     ("words", "README.md", "run " + "/".join(["", "home", "me", "penstock"]) + "\n",
      "README.md:1:"),
+    ("words", "io/queue.hpp", "#pragma once\n/// See DESIGN section" " 5.\n", "io/queue.hpp:2:"),
     ("kernels", "kernels/math/adamw.hpp", "#pragma once\n/// A.\n#include <immintrin.h>\n",
      "does not include immintrin.h"),
     ("kernels", "kernels/math/adamw.hpp", "#pragma once\n/// A.\n#include <xsimd/xsimd.hpp>\n",
