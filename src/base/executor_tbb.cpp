@@ -97,8 +97,8 @@ class TbbExecutor final : public Executor {
       return;
     }
     arena_.execute([count, &body] {
-      // Isolated: a thread that waits for this loop takes none of the submitted tasks meanwhile,
-      // which might need a lock that the loop's caller holds.
+      // Isolated: a thread that waits for this loop runs no piece of another loop meanwhile, which
+      // might need a lock that this loop's caller holds.
       tbb::this_task_arena::isolate([count, &body] {
         tbb::parallel_for(
             tbb::blocked_range<std::size_t>(0, count, 1),

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/timeline.hpp"
@@ -27,7 +28,8 @@ Task task_of(const std::function<void(std::uint64_t)>& body, std::uint64_t argum
               const_cast<void*>(static_cast<const void*>(&body)), argument};
 }
 
-/// Counts down; wait() drives the executor or blocks, for a minute at most.
+/// Counts down; wait() drives the executor or blocks, for a minute at most. Declared before the
+/// executor whose tasks use it, so that even a failing test outlives them.
 class Latch {
  public:
   explicit Latch(int count) : count_(count) {}
@@ -132,7 +134,7 @@ TEST_P(ExecutorTest, TasksSubmitTasks) {
 }
 
 TEST_P(ExecutorTest, ParallelForVisitsEveryIndexOnceAndReturnsWhenDone) {
-  for (const std::size_t count : {0, 1, 2, 3, 64, 5000}) {
+  for (const std::size_t count : std::initializer_list<std::size_t>{0, 1, 2, 3, 64, 5000}) {
     std::vector<int> visits(count);  // not atomic: one visit each, seen after the return
     executor_->parallel_for(count, [&](std::size_t i) { ++visits[i]; });
     EXPECT_EQ(visits, std::vector<int>(count, 1));
@@ -159,10 +161,6 @@ TEST_P(ExecutorTest, ParallelForNestsAndRunsInsideTasks) {
 
 TEST(TbbExecutorTest, GivesAllThreadsToSubmittedTasksWhileTheCallerIsElsewhere) {
   constexpr int kThreads = 5;  // more than many test machines have
-  const auto executor = make_tbb_executor(kThreads);
-  EXPECT_EQ(executor->thread_count(), kThreads);
-  EXPECT_FALSE(executor->driven_by_caller());
-  EXPECT_FALSE(executor->run_one());
   // Each task waits until all five run: four workers would wait forever.
   Latch all_here(kThreads);
   std::atomic<int> met = 0;
@@ -172,13 +170,16 @@ TEST(TbbExecutorTest, GivesAllThreadsToSubmittedTasksWhileTheCallerIsElsewhere) 
     if (all_here.wait()) ++met;
     done.count_down();
   };
+  const auto executor = make_tbb_executor(kThreads);
+  EXPECT_EQ(executor->thread_count(), kThreads);
+  EXPECT_FALSE(executor->driven_by_caller());
+  EXPECT_FALSE(executor->run_one());
   for (int i = 0; i < kThreads; ++i) executor->submit(task_of(body));
   ASSERT_TRUE(done.wait());
   EXPECT_EQ(met, kThreads);
 }
 
 TEST(TbbExecutorTest, BlockingTasksHoldNoComputeThread) {
-  const auto executor = make_tbb_executor(1);
   Latch computed(1);
   Latch unblocked(1);
   std::atomic<bool> in_time = false;
@@ -187,40 +188,41 @@ TEST(TbbExecutorTest, BlockingTasksHoldNoComputeThread) {
     unblocked.count_down();
   };
   const std::function<void(std::uint64_t)> compute = [&](std::uint64_t) { computed.count_down(); };
+  const auto executor = make_tbb_executor(1);
   executor->submit_blocking(task_of(wait));
   executor->submit(task_of(compute));
   ASSERT_TRUE(unblocked.wait());
   EXPECT_TRUE(in_time);
 }
 
-// A thread that waits inside parallel_for must not pick up a submitted task: that task may take
-// the lock which the loop's caller holds. With one thread and a lock that is not recursive, doing
-// so would be seen as a second owner.
-TEST(TbbExecutorTest, LoopsDoNotTakeSubmittedTasks) {
-  const auto executor = make_tbb_executor(2);
-  static thread_local int loops_of_this_thread = 0;
+// A thread that waits for its loop must not meanwhile run a piece of another loop, or a task: that
+// may take a lock which the loop's caller holds.
+TEST(TbbExecutorTest, WaitingForALoopRunsNothingElse) {
+  static thread_local std::uint64_t loop_of_this_thread = 0;
+  constexpr std::uint64_t kTasks = 300;
   std::atomic<int> violations = 0;
-  constexpr int kTasks = 200;
   Latch latch(2 * kTasks);
+  const auto executor = make_tbb_executor(4);
   const std::function<void(std::uint64_t)> small = [&](std::uint64_t) {
-    if (loops_of_this_thread != 0) ++violations;
+    if (loop_of_this_thread != 0) ++violations;
     latch.count_down();
   };
-  const std::function<void(std::uint64_t)> loop = [&](std::uint64_t) {
-    if (loops_of_this_thread != 0) ++violations;
-    ++loops_of_this_thread;
+  const std::function<void(std::uint64_t)> loop = [&](std::uint64_t id) {
+    if (loop_of_this_thread != 0) ++violations;
+    loop_of_this_thread = id;
     executor->parallel_for(16, [&](std::size_t) {
-      volatile int work = 0;
-      for (int i = 0; i < 2000; ++i) work = work + 1;
+      if (loop_of_this_thread != 0 && loop_of_this_thread != id) ++violations;
+      // Lets other threads take pieces of this loop, so that its caller comes to wait.
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
     });
-    --loops_of_this_thread;
+    loop_of_this_thread = 0;
     latch.count_down();
   };
-  for (int i = 0; i < kTasks; ++i) {
-    executor->submit(task_of(loop));
+  for (std::uint64_t id = 1; id <= kTasks; ++id) {
+    executor->submit(task_of(loop, id));
     executor->submit(task_of(small));
   }
-  ASSERT_TRUE(latch.wait());
+  EXPECT_TRUE(latch.wait());
   EXPECT_EQ(violations, 0);
 }
 
@@ -243,8 +245,6 @@ TEST(TbbExecutorTest, DestructorWaitsForTasksAndTheTasksTheySubmit) {
 }
 
 TEST(TbbExecutorTest, SmallExecutorsDoNotStarveLargeOnes) {
-  const auto small = make_tbb_executor(1);
-  const auto large = make_tbb_executor(4);
   Latch all_here(4);
   Latch done(4);
   std::atomic<int> met = 0;
@@ -253,6 +253,8 @@ TEST(TbbExecutorTest, SmallExecutorsDoNotStarveLargeOnes) {
     if (all_here.wait()) ++met;
     done.count_down();
   };
+  const auto small = make_tbb_executor(1);
+  const auto large = make_tbb_executor(4);
   for (int i = 0; i < 4; ++i) large->submit(task_of(body));
   ASSERT_TRUE(done.wait());
   EXPECT_EQ(met, 4);
