@@ -7,7 +7,8 @@
 /// Ownership: the parts are the caller's and outlive the engine. Arrays passed in are the caller's;
 ///            gradient() has read them when it returns.
 /// Threads:   one trainer thread drives a session; status getters may be called from any thread.
-/// Errors:    the first background failure is sticky: every later call returns it, commits stop, the
+/// Errors:    the first background failure is sticky: every later call returns it, commits stop,
+/// the
 ///            last commit stays valid. Every wait is bounded by the deadline.
 /// Exactness: for given gradients the state is that of a serial fp32 AdamW, bit for bit, for any
 ///            budget, placement, queue, executor and ISA.
@@ -40,7 +41,13 @@ enum class WeightType : std::uint8_t { kNone, kF32, kBf16, kF16 };
 
 /// First values of a tensor, a function of (seed, name, element) only.
 struct Init {
-  enum class Kind : std::uint8_t { kZeros, kConstant, kNormal, kValues } kind = Kind::kZeros;
+  enum class Kind : std::uint8_t {
+    kZeros,
+    kConstant,
+    kNormal,
+    kValues,
+    kWeights,  ///< what the trainer's `weights` array holds at creation
+  } kind = Kind::kZeros;
   float constant = 0.0F;
   float deviation = 0.0F;  ///< of kNormal, mean 0
   /// kValues: fills out[0..count) with elements first..first+count; called during creation only,
@@ -49,12 +56,12 @@ struct Init {
 };
 
 struct TensorSpec {
-  std::string name;                  ///< unique, stable between runs, at most 255 bytes
-  std::vector<std::int64_t> shape;   ///< at most 8 dimensions, each >= 1
+  std::string name;                 ///< unique, stable between runs, at most 255 bytes
+  std::vector<std::int64_t> shape;  ///< at most 8 dimensions, each >= 1
   GroupId group = 0;
   bool trainable = true;
-  bool decay = true;                 ///< whether weight decay applies
-  std::uint32_t contributions = 1;   ///< gradient contributions per step (uses of a tied tensor)
+  bool decay = true;                ///< whether weight decay applies
+  std::uint32_t contributions = 1;  ///< gradient contributions per step (uses of a tied tensor)
   Init init;
   /// Level 1: the trainer's array, [elements]. kBf16 with `lent`: it *is* `hi`, read and written in
   /// place. Otherwise an output written after each update (and at open).
@@ -76,17 +83,19 @@ enum class OpenMode : std::uint8_t { kCreate, kResume, kCreateOrResume };
 struct EngineOptions {
   std::string directory;
   OpenMode mode = OpenMode::kCreateOrResume;
-  std::uint64_t host_bytes = 0;        ///< everything the engine allocates, workspace included
-  std::uint64_t workspace_bytes = 0;   ///< of it, handed to the trainer by workspace()
-  std::uint32_t block_elements = 0;    ///< 0: chosen (or the store's)
-  std::uint32_t commit_every = 0;      ///< K; 0: chosen
+  std::uint64_t host_bytes = 0;       ///< everything the engine allocates, workspace included
+  std::uint64_t workspace_bytes = 0;  ///< of it, handed to the trainer by workspace()
+  std::uint32_t block_elements = 0;   ///< 0: chosen (or the store's)
+  std::uint32_t commit_every = 0;     ///< K; 0: chosen
   bool scratch = false;
   std::uint64_t seed = 0;
+  std::uint64_t uuid_seed = 0;  ///< of a new store's id; 0: random
   Isa isa = Isa::kScalar;
   QueueOptions queue;
-  ProtocolFaults faults;               ///< test-only
-  /// Identifies rule, ladder and hyper-parameters that must not change silently; compared on resume.
-  std::string description_json = "{}"; ///< the trainer's own part, kept with the store
+  ProtocolFaults faults;  ///< test-only
+  /// Identifies rule, ladder and hyper-parameters that must not change silently; compared on
+  /// resume.
+  std::string description_json = "{}";  ///< the trainer's own part, kept with the store
   std::uint64_t deadline_ns = 120'000'000'000;
 };
 
@@ -111,7 +120,7 @@ struct StepReport {
   bool applied = false;       ///< false: non-finite gradient or none at all, nothing changed
   double norm = 0.0;          ///< of the scaled gradients
   double clip = 1.0;
-  bool commits = false;       ///< this step's state will be committed
+  bool commits = false;  ///< this step's state will be committed
 };
 
 /// The right to read the weights of one group at one version. Move-only; releases itself.
@@ -171,8 +180,8 @@ class Engine {
   /// Contribution k of n of the tensor's gradient: [elements], summed in fp32 in the order 0..n-1
   /// and rounded to bf16 once, when the last has come. With n = 2 either order is accepted (the sum
   /// is the same). n must be the tensor's `contributions`.
-  virtual Status gradient(TensorId tensor, const void* values, WeightType type,
-                          std::uint32_t k = 0, std::uint32_t n = 1) = 0;
+  virtual Status gradient(TensorId tensor, const void* values, WeightType type, std::uint32_t k = 0,
+                          std::uint32_t n = 1) = 0;
   /// Fixes the record: norm, clip factor, finiteness. Updates follow when somebody needs them.
   /// `blob`: the trainer's state after this step (data position, ...), at most 1 MiB.
   virtual Result<StepReport> step_end(const StepInput& input, std::span<const std::byte> blob) = 0;
@@ -189,7 +198,8 @@ class Engine {
   virtual Result<bool> query(TensorId tensor, std::uint64_t updates) = 0;
 
   // --- persistence
-  /// Makes the state of the last ended step durable and waits for it. Scratch: only settles updates.
+  /// Makes the state of the last ended step durable and waits for it. Scratch: only settles
+  /// updates.
   virtual Status flush() = 0;
   /// Copies the exact fp32 master of a tensor, pending updates done: [elements].
   virtual Status export_master(TensorId tensor, float* out) = 0;

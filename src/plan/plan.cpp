@@ -35,9 +35,9 @@ std::string describe(const Plan& plan) {
       "blocks, gradients of {} blocks; {} of the granted memory used (at least {} needed); commit "
       "every {}; per step: read {}, write {}",
       plan.groups.size(), plan.blocks.size(), plan.block_elements / 1024, pinned_groups,
-      pinned_states, ram_gradients, format_bytes(plan.host_bytes),
-      format_bytes(plan.minimum_bytes),
-      plan.commit_every == 0 ? std::string("30 minutes") : fmt::format("{} steps", plan.commit_every),
+      pinned_states, ram_gradients, format_bytes(plan.host_bytes), format_bytes(plan.minimum_bytes),
+      plan.commit_every == 0 ? std::string("30 minutes")
+                             : fmt::format("{} steps", plan.commit_every),
       format_bytes(traffic.hi_read + traffic.state_read + traffic.spill),
       format_bytes(traffic.hi_write + traffic.state_write + traffic.spill));
 }

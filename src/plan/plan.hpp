@@ -58,30 +58,30 @@ struct BlockPlan {
   std::uint32_t group = 0;
   std::uint64_t first_element = 0;  ///< in its group
   std::uint32_t elements = 0;
-  bool state_pinned = false;              ///< lo, m, v at home in host
-  std::uint32_t state_frame = kNone;      ///< its own frame when pinned
-  std::uint32_t gradient_frame = kNone;   ///< its own frame when gradients stay in RAM
-  std::uint32_t spill_index = kNone;      ///< its spill extent when they do not
+  bool state_pinned = false;             ///< lo, m, v at home in host
+  std::uint32_t state_frame = kNone;     ///< its own frame when pinned
+  std::uint32_t gradient_frame = kNone;  ///< its own frame when gradients stay in RAM
+  std::uint32_t spill_index = kNone;  ///< else its spill extent: its number among trainable blocks
 };
 
 struct Plan {
   Level level = Level::kWeights;
-  std::uint32_t block_elements = 0;  ///< largest block
+  std::uint32_t block_elements = 0;  ///< the size groups were cut by; no block is larger
   std::vector<GroupPlan> groups;
   std::vector<BlockPlan> blocks;
   std::vector<HiFrame> hi_frames;
-  std::uint32_t stream_state_frames = 0;   ///< shared frames for streamed lo, m, v (+ gradient)
-  std::uint32_t pinned_state_frames = 0;   ///< numbered after the shared ones
-  std::uint64_t state_frame_bytes = 0;     ///< hi staging (lent) + lo, m, v + gradient read back
-  std::uint32_t stage_gradient_frames = 0; ///< shared frames on their way to the drive
+  std::uint32_t stream_state_frames = 0;    ///< shared frames for streamed lo, m, v (+ gradient)
+  std::uint32_t pinned_state_frames = 0;    ///< numbered after the shared ones
+  std::uint64_t state_frame_bytes = 0;      ///< hi staging (lent) + lo, m, v + gradient read back
+  std::uint32_t stage_gradient_frames = 0;  ///< shared frames on their way to the drive
   std::uint32_t pinned_gradient_frames = 0;
   std::uint64_t gradient_frame_bytes = 0;
-  std::uint32_t spill_count = 0;
-  std::uint32_t commit_every = 1;          ///< K; 0: by time only (everything at home in RAM)
+  std::uint32_t spill_count = 0;   ///< blocks whose gradients are spilled
+  std::uint32_t commit_every = 1;  ///< K; 0: by time only (everything at home in RAM)
   std::vector<std::uint32_t> forward, backward;
 
-  std::uint64_t host_bytes = 0;         ///< what this plan uses of the budget
-  std::uint64_t minimum_bytes = 0;      ///< the smallest budget that works for these shapes
+  std::uint64_t host_bytes = 0;     ///< what this plan uses of the budget
+  std::uint64_t minimum_bytes = 0;  ///< the smallest budget that works for these shapes
   std::uint64_t workspace_bytes = 0;
   std::uint64_t accumulator_bytes = 0;
 

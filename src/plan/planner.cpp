@@ -1,6 +1,6 @@
 // How the plan is found: start from the smallest working set, then spend what is left of the budget
-// by value density (bytes of traffic saved per byte of memory): working frames that keep the pipeline
-// full, then `hi` (read on every visit), then gradients, then lo, m, v.
+// by value density (bytes of traffic saved per byte of memory): working frames that keep the
+// pipeline full, then `hi` (read on every visit), then gradients, then lo, m, v.
 
 #include <fmt/format.h>
 
@@ -31,9 +31,9 @@ struct HiClass {
 struct Choice {
   std::vector<HiClass> classes;
   std::uint32_t stream_state_frames = 0;
-  std::uint32_t pinned_states = 0;   ///< blocks, the first ones
+  std::uint32_t pinned_states = 0;  ///< blocks, the first ones
   std::uint32_t stage_frames = 0;
-  std::uint32_t ram_gradients = 0;   ///< blocks, the first ones
+  std::uint32_t ram_gradients = 0;  ///< blocks, the first ones
 };
 
 class Planner {
@@ -199,8 +199,8 @@ void Planner::find_classes() {
   std::map<std::uint64_t, std::size_t> by_bytes;
   for (const std::uint32_t g : order) {
     if (groups_[g].lent) continue;
-    const std::uint64_t bytes = round_up(groups_[g].elements * kHiBytes, kPageBytes) +
-                                groups_[g].block_count * kPageBytes;
+    const std::uint64_t bytes =
+        round_up(groups_[g].elements * kHiBytes, kPageBytes) + groups_[g].block_count * kPageBytes;
     const auto [position, is_new] = by_bytes.emplace(bytes, classes_.size());
     if (is_new) classes_.push_back({bytes, {}, 1, 1});
     classes_[position->second].groups.push_back(g);
@@ -273,7 +273,7 @@ std::uint32_t choose_commit_interval(const Plan::Traffic& traffic) {
 Plan Planner::build(const Choice& choice) const {
   Plan plan;
   plan.level = request_.level;
-  plan.block_elements = largest_;
+  plan.block_elements = block_elements_;
   plan.groups = groups_;
   plan.blocks = blocks_;
   plan.forward = request_.forward;
@@ -295,7 +295,8 @@ Plan Planner::build(const Choice& choice) const {
     if (index < choice.ram_gradients) {
       block.gradient_frame = choice.stage_frames + index;
     } else {
-      block.spill_index = plan.spill_count++;
+      block.spill_index = index;
+      ++plan.spill_count;
     }
     ++index;
   }
@@ -314,8 +315,9 @@ Status check(const PlanRequest& request) {
   }
   for (std::size_t g = 0; g < request.groups.size(); ++g) {
     if (request.groups[g].elements == 0) {
-      return make_error(Errc::kArgument,
-                        fmt::format("plan: group {} has no elements; every group needs a tensor", g));
+      return make_error(
+          Errc::kArgument,
+          fmt::format("plan: group {} has no elements; every group needs a tensor", g));
     }
   }
   for (const auto* pass : {&request.forward, &request.backward}) {
@@ -335,7 +337,8 @@ Status check(const PlanRequest& request) {
   return ok();
 }
 
-/// The largest block whose full pipeline takes at most a third of what is free beside the least `hi`.
+/// The largest block whose full pipeline takes at most a third of what is free beside the least
+/// `hi`.
 std::uint32_t choose_block(const PlanRequest& request) {
   for (std::uint32_t elements = kLargestBlock; elements > kSmallestBlock; elements /= 2) {
     const Planner planner(request, elements);

@@ -5,8 +5,7 @@
 namespace penstock {
 namespace {
 constexpr std::uint32_t kAllSections = (1U << kSectionCount) - 1;
-constexpr std::uint32_t kRestSections =
-    (1U << kLoSection) | (1U << kMSection) | (1U << kVSection);
+constexpr std::uint32_t kRestSections = (1U << kLoSection) | (1U << kMSection) | (1U << kVSection);
 /// Groups that may wait for a hi frame before the look-ahead gives up: more would only be asked
 /// again at the next event.
 constexpr int kBlockedLimit = 2;
@@ -52,13 +51,17 @@ void Scheduler::want(std::uint32_t group) {
   dirty_pump_ = true;
 }
 
-void Scheduler::unwant(std::uint32_t group) { --groups_[group].wanted; }
+void Scheduler::unwant(std::uint32_t group) {
+  --groups_[group].wanted;
+}
 
 bool Scheduler::up_to_date(std::uint32_t group) const {
   return groups_[group].absent == 0 && groups_[group].unsettled == 0;
 }
 
-bool Scheduler::ready(std::uint32_t group) const { return up_to_date(group); }
+bool Scheduler::ready(std::uint32_t group) const {
+  return up_to_date(group);
+}
 
 void Scheduler::lease(std::uint32_t group) {
   check(up_to_date(group), "lease on a group that is not ready");
@@ -233,9 +236,9 @@ void Scheduler::free_state_frame(std::uint32_t block) {
 
 bool Scheduler::reserve_target(std::uint32_t block) {
   Block& b = blocks_[block];
-  const bool writes =
-      !hi_in_ram(block) || !plan_.blocks[block].state_pinned || commit_wants(block);
+  const bool writes = !hi_in_ram(block) || !plan_.blocks[block].state_pinned || commit_wants(block);
   if (!writes || b.target != kNoSlot) return true;
+  if (table_.at_quota(block)) return false;
   b.target = table_.choose_target(block, updates_);
   return b.target != kNoSlot;
 }
@@ -348,8 +351,8 @@ bool Scheduler::evictable(std::uint32_t group) const {
     const Block& b = blocks_[i];
     const bool moving = b.hi == Copy::kReading || b.hi == Copy::kVerifying || b.hi_writing ||
                         b.hi_dirty || b.state == BlockState::kWorking;
-    const bool in_pipeline = b.state == BlockState::kPending && b.state_frame != kNone &&
-                             !plan_.blocks[i].state_pinned;
+    const bool in_pipeline =
+        b.state == BlockState::kPending && b.state_frame != kNone && !plan_.blocks[i].state_pinned;
     if (moving || in_pipeline) return false;
   }
   return true;
@@ -440,8 +443,8 @@ void Scheduler::emit(Command::Kind kind, std::uint32_t block, std::uint32_t fram
   check(count_ < queue_.size(), "the command queue is full");
   Command& command = queue_[(head_ + count_) % queue_.size()];
   const std::uint64_t version = block == kNone ? updates_ : blocks_[block].version;
-  command = {kind, io_class, block, frame, slot,
-             kind == Command::Kind::kUpdate ? updates_ : version};
+  command = {kind,  io_class, block,
+             frame, slot,     kind == Command::Kind::kUpdate ? updates_ : version};
   ++count_;
   ++in_flight_;
 }
@@ -469,8 +472,7 @@ void Scheduler::done(const Command& command, std::span<const std::uint64_t> root
   switch (command.kind) {
     case Command::Kind::kReadHi:
       b.hi = Copy::kVerifying;
-      emit(Command::Kind::kVerifyHi, command.block, command.frame, command.slot,
-           command.io_class);
+      emit(Command::Kind::kVerifyHi, command.block, command.frame, command.slot, command.io_class);
       break;
     case Command::Kind::kVerifyHi:
       b.hi = Copy::kPresent;

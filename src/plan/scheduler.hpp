@@ -59,15 +59,17 @@ class Scheduler {
 
   // --- events from the trainer
   void want(std::uint32_t group);  ///< somebody waits for it; follow with pump via next()
-  [[nodiscard]] bool ready(std::uint32_t group) const;  ///< weights there, nothing pending
-  void lease(std::uint32_t group);                      ///< only when ready; ends one want()
-  void unwant(std::uint32_t group);                     ///< the waiter gave up
+  [[nodiscard]] bool ready(std::uint32_t group) const;         ///< weights there, nothing pending
+  void lease(std::uint32_t group);                             ///< only when ready; ends one want()
+  void unwant(std::uint32_t group);                            ///< the waiter gave up
+  void hold(std::uint32_t group) { ++groups_[group].leases; }  ///< a lease without a want()
   void release(std::uint32_t group);
   [[nodiscard]] std::uint32_t leases(std::uint32_t group) const { return groups_[group].leases; }
   /// The group that holds the frame `group` needs, when a lease on it blocks progress; else kNone.
   [[nodiscard]] std::uint32_t blocking_group(std::uint32_t group) const;
 
-  /// Whether a gradient of the block for the next step may be taken: its data is the newest version.
+  /// Whether a gradient of the block for the next step may be taken: its data is the newest
+  /// version.
   [[nodiscard]] bool accepts_gradient(std::uint32_t block) const;
   /// A frame to fill with the block's gradient, the same until filled; kNone: wait.
   [[nodiscard]] std::uint32_t gradient_frame(std::uint32_t block);
@@ -106,6 +108,13 @@ class Scheduler {
   [[nodiscard]] bool hi_present(std::uint32_t block) const {
     return blocks_[block].hi == Copy::kPresent;
   }
+  /// No write of the block is under way: what is at home on the drive is there.
+  [[nodiscard]] bool on_drive(std::uint32_t block) const {
+    return !blocks_[block].hi_writing && !blocks_[block].rest_writing;
+  }
+  [[nodiscard]] bool rest_in_frame(std::uint32_t block) const {
+    return blocks_[block].rest == Copy::kPresent;
+  }
   [[nodiscard]] std::uint64_t commands_in_flight() const { return in_flight_; }
   /// Broken invariants found so far (0 in a correct program); the engine turns it into an error.
   [[nodiscard]] const char* broken() const { return broken_; }
@@ -118,24 +127,24 @@ class Scheduler {
     std::uint64_t version = 0;
     BlockState state = BlockState::kBase;
     Copy hi = Copy::kAbsent;
-    Copy rest = Copy::kAbsent;             // lo, m, v in state_frame
-    Copy read_back = Copy::kAbsent;        // spilled gradient in state_frame
+    Copy rest = Copy::kAbsent;       // lo, m, v in state_frame
+    Copy read_back = Copy::kAbsent;  // spilled gradient in state_frame
     Gradient gradient = Gradient::kNone;
-    bool drop_gradient = false;            // the step was skipped while the spill was in flight
+    bool drop_gradient = false;  // the step was skipped while the spill was in flight
     bool hi_dirty = false, rest_dirty = false;  // newer than what the drive holds
     bool hi_writing = false, rest_writing = false;
-    bool gathering = false, gathered = false;   // lent hi is in the state frame
+    bool gathering = false, gathered = false;  // lent hi is in the state frame
     std::uint32_t state_frame = kNone;
     std::uint32_t gradient_frame = kNone;
-    SlotIndex target = kNoSlot;            // reserved for the update in progress
-    std::uint64_t commit_version = 0;      // what the commit in progress wants of this block
+    SlotIndex target = kNoSlot;        // reserved for the update in progress
+    std::uint64_t commit_version = 0;  // what the commit in progress wants of this block
     std::uint64_t roots[kSectionCount] = {};
   };
   struct Group {
     std::uint32_t leases = 0;
-    std::uint32_t wanted = 0;    // waiters
-    std::uint32_t absent = 0;    // blocks whose hi is not present
-    std::uint32_t unsettled = 0; // blocks pending or working
+    std::uint32_t wanted = 0;     // waiters
+    std::uint32_t absent = 0;     // blocks whose hi is not present
+    std::uint32_t unsettled = 0;  // blocks pending or working
   };
 
   void emit(Command::Kind kind, std::uint32_t block, std::uint32_t frame, SlotIndex slot,
@@ -171,19 +180,19 @@ class Scheduler {
   SlotTable& table_;
   std::vector<Block> blocks_;
   std::vector<Group> groups_;
-  std::vector<std::uint32_t> occupant_;        // per hi frame: group or kNone
-  std::vector<std::uint32_t> claimed_;         // per hi frame: pump number of the last claim
+  std::vector<std::uint32_t> occupant_;  // per hi frame: group or kNone
+  std::vector<std::uint32_t> claimed_;   // per hi frame: pump number of the last claim
   std::vector<std::uint32_t> free_states_, free_stages_;
-  std::vector<std::uint32_t> visits_;          // forward, then backward
+  std::vector<std::uint32_t> visits_;  // forward, then backward
   std::size_t forward_count_ = 0, cursor_ = 0, visit_count_ = 0;
   std::uint32_t pump_number_ = 0;
-  std::uint64_t updates_ = 0;                  // version of the current record
+  std::uint64_t updates_ = 0;  // version of the current record
   std::size_t unsettled_ = 0;
-  bool retry_records_ = false;                 // a record waits for a slot or a frame
+  bool retry_records_ = false;  // a record waits for a slot or a frame
   bool sweep_ = false;
   bool commit_issued_ = false;
-  bool dirty_pump_ = true;                     // an event happened since the last pump
-  std::vector<Command> queue_;                 // ring
+  bool dirty_pump_ = true;      // an event happened since the last pump
+  std::vector<Command> queue_;  // ring
   std::size_t head_ = 0, count_ = 0;
   std::uint64_t in_flight_ = 0;
   const char* broken_ = nullptr;
