@@ -54,6 +54,19 @@ class ClassLanes {
   /// Records that front() was served once; it keeps its place (a request of many pieces).
   void served() noexcept { age(choose()); }
 
+  /// Takes an index out wherever it waits (rare: a request that failed half-way).
+  void remove(IoClass io_class, std::uint32_t index) noexcept {
+    Lane& lane = lanes_[static_cast<std::size_t>(io_class)];
+    std::uint32_t before = kNoIndex;
+    for (std::uint32_t i = lane.head; i != kNoIndex; before = i, i = next_[i]) {
+      if (i != index) continue;
+      (before == kNoIndex ? lane.head : next_[before]) = next_[i];
+      if (lane.tail == i) lane.tail = before;
+      --count_;
+      return;
+    }
+  }
+
   /// Removes front().
   void pop() noexcept {
     const std::size_t chosen = choose();

@@ -49,8 +49,8 @@ inline std::vector<SectionExtent> slot_extents(const std::vector<SectionSpec>& s
     extent.data_offset = offset;
     extent.data_bytes = lengths[i];
     extent.padded_bytes = round_up(lengths[i], kPageBytes);
-    extent.tiles = static_cast<std::uint32_t>((lengths[i] + specs[i].tile_bytes - 1) /
-                                              specs[i].tile_bytes);
+    extent.tiles =
+        static_cast<std::uint32_t>((lengths[i] + specs[i].tile_bytes - 1) / specs[i].tile_bytes);
     extent.sums_offset = offset + extent.padded_bytes;
     extent.sums_bytes = round_up(std::uint64_t{extent.tiles} * 8, kPageBytes);
     offset += extent.total_bytes();

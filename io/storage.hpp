@@ -31,11 +31,11 @@ struct OpenOptions {
 enum class QueueBackend : std::uint8_t { kAuto, kUring, kThreads };
 
 struct QueueOptions {
-  QueueBackend backend = QueueBackend::kAuto;      ///< auto: io_uring, or threads with the reason
-  std::uint32_t piece_bytes = 1U << 20;            ///< requests are cut into pieces of this size
-  std::uint32_t read_credit_bytes = 8U << 20;      ///< bytes in flight per drive
+  QueueBackend backend = QueueBackend::kAuto;  ///< auto: io_uring, or threads with the reason
+  std::uint32_t piece_bytes = 1U << 20;        ///< requests are cut into pieces of this size
+  std::uint32_t read_credit_bytes = 8U << 20;  ///< bytes in flight per drive
   std::uint32_t write_credit_bytes = 4U << 20;
-  std::uint32_t threads = 4;                       ///< of the thread backend
+  std::uint32_t threads = 4;  ///< of the thread backend
 };
 
 class Storage {
@@ -75,7 +75,8 @@ class Storage {
   virtual Status sync_directory(const std::string& path) = 0;
   virtual Status make_directory(const std::string& path) = 0;  ///< mode 0700; fine if it exists
   [[nodiscard]] virtual Result<bool> exists(const std::string& path) = 0;
-  virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  ///< names, sorted
+  virtual Result<std::vector<std::string>> list(
+      const std::string& directory) = 0;  ///< names, sorted
   virtual Result<std::uint64_t> free_bytes(const std::string& directory) = 0;
 
   /// A queue over this storage's files. `sink` must outlive it.

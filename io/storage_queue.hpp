@@ -10,8 +10,8 @@
 ///            simulation, on the thread that drives the timeline.
 /// Errors:    every request gets exactly one completion with its own result. Short transfers are
 ///            continued, EINTR and EAGAIN retried (bounded) inside the queue; what cannot be
-///            finished is reported with the errno. In-flight file I/O cannot be cancelled: only what
-///            the kernel has not been given can be dropped.
+///            finished is reported with the errno. In-flight file I/O cannot be cancelled: only
+///            what the kernel has not been given can be dropped.
 
 #include <cstddef>
 #include <cstdint>
@@ -60,8 +60,8 @@ class CompletionSink {
 struct IoStats {
   std::uint64_t reads = 0, writes = 0, read_bytes = 0, write_bytes = 0;
   std::uint64_t retries = 0, short_transfers = 0, errors = 0;
-  std::uint64_t in_flight_requests = 0;  ///< submitted, not yet completed
-  std::uint64_t oldest_in_flight_ns = 0; ///< age of the oldest request; 0 when there is none
+  std::uint64_t in_flight_requests = 0;   ///< submitted, not yet completed
+  std::uint64_t oldest_in_flight_ns = 0;  ///< age of the oldest request; 0 when there is none
 };
 
 class StorageQueue {

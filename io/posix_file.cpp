@@ -1,0 +1,241 @@
+#include "io/posix_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace penstock {
+
+namespace {
+
+constexpr std::uint32_t kAlignmentBytes = 4096;
+
+std::string_view advice(int error) {
+  switch (error) {
+    case ENOENT:
+      return "check the path";
+    case EEXIST:
+      return "open it, or choose another name";
+    case EACCES:
+    case EPERM:
+      return "check owner and mode, or whether the filesystem is read-only";
+    case ELOOP:
+      return "symbolic links are not followed; name the file itself";
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return "free space, or raise the quota or file size limit";
+    case EIO:
+      return "the drive reports an error; check the kernel log";
+    case EOPNOTSUPP:
+      return "the filesystem lacks this; use ext4 or xfs";
+    case EMFILE:
+    case ENFILE:
+      return "raise the limit of open files";
+    default:
+      return "check the filesystem";
+  }
+}
+
+Errc code_of(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return Errc::kNoSpace;
+    case EEXIST:
+    case EWOULDBLOCK:
+      return Errc::kState;
+    case EOPNOTSUPP:
+    case ENOSYS:
+      return Errc::kUnsupported;
+    default:
+      return Errc::kIo;
+  }
+}
+
+// Alignment for transfers that bypass the page cache: what the kernel reports, at least 4096.
+std::uint32_t direct_alignment(int descriptor) {
+#ifdef STATX_DIOALIGN
+  struct statx facts {};
+  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 &&
+      (facts.stx_mask & STATX_DIOALIGN) != 0) {
+    return std::max({kAlignmentBytes, facts.stx_dio_offset_align, facts.stx_dio_mem_align});
+  }
+#else
+  static_cast<void>(descriptor);
+#endif
+  return kAlignmentBytes;
+}
+
+int open_retrying(const std::string& path, int flags) {
+  for (;;) {
+    const int descriptor = ::open(path.c_str(), flags, 0600);
+    if (descriptor >= 0 || errno != EINTR) return descriptor;
+  }
+}
+
+// A name nobody else uses, removed at once: for filesystems without O_TMPFILE.
+int open_unlinked(const std::string& directory, int flags) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    const std::string path =
+        fmt::format("{}/.penstock-{}-{}-{}", directory, ::getpid(), now.tv_nsec, attempt);
+    const int descriptor = open_retrying(path, flags | O_CREAT | O_EXCL);
+    if (descriptor >= 0) {
+      ::unlink(path.c_str());
+      return descriptor;
+    }
+    if (errno != EEXIST) return -1;
+  }
+  return -1;
+}
+
+int open_with(const std::string& path, const OpenOptions& options, int direct_flag) {
+  const int access = options.write || options.create || options.temporary ? O_RDWR : O_RDONLY;
+  const int flags = access | O_CLOEXEC | direct_flag;
+  if (!options.temporary) {
+    return open_retrying(path, flags | O_NOFOLLOW | (options.create ? O_CREAT | O_EXCL : 0));
+  }
+  const int descriptor = open_retrying(path, flags | O_TMPFILE);
+  if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;
+  return open_unlinked(path, flags | O_NOFOLLOW);
+}
+
+}  // namespace
+
+Error posix_error(std::string_view what, std::string_view path, int error) {
+  return make_error(code_of(error),
+                    fmt::format("{} \"{}\": {} ({}); {}", what, path,
+                                std::generic_category().message(error), error, advice(error)),
+                    error);
+}
+
+PosixFile::PosixFile(int descriptor, std::string path, bool writable, bool direct)
+    : descriptor_(descriptor),
+      path_(std::move(path)),
+      writable_(writable),
+      direct_(direct),
+      alignment_bytes_(direct ? direct_alignment(descriptor) : kAlignmentBytes) {}
+
+PosixFile::~PosixFile() {
+  ::close(descriptor_);
+}
+
+Result<PosixFilePtr> PosixFile::open(const std::string& path, const OpenOptions& options) {
+  const char* what = options.temporary ? "open a temporary file in"
+                     : options.create  ? "create"
+                                       : "open";
+  bool direct = options.direct;
+  int descriptor = open_with(path, options, direct ? O_DIRECT : 0);
+  if (descriptor < 0 && direct && errno == EINVAL) {
+    // A filesystem may refuse O_DIRECT after it has made the name.
+    if (options.create && ::unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return posix_error("undo the creation of", path, errno);
+    }
+    direct = false;
+    descriptor = open_with(path, options, 0);
+  }
+  if (descriptor < 0) return posix_error(what, path, errno);
+  struct stat facts {};
+  const bool created = options.create || options.temporary;
+  if ((created && ::fchmod(descriptor, 0600) != 0) || ::fstat(descriptor, &facts) != 0) {
+    const int error = errno;
+    ::close(descriptor);
+    return posix_error(what, path, error);
+  }
+  if (!S_ISREG(facts.st_mode) && !S_ISBLK(facts.st_mode)) {
+    ::close(descriptor);
+    return make_error(
+        Errc::kIo,
+        fmt::format("{} \"{}\": it is neither a file nor a drive; name one", what, path));
+  }
+  std::string name = options.temporary ? path + "/(temporary)" : path;
+  return PosixFilePtr(new PosixFile(descriptor, std::move(name), created || options.write, direct));
+}
+
+FileId PosixFileTable::add(PosixFilePtr file) {
+  const std::lock_guard lock(mutex_);
+  files_.emplace(next_, std::move(file));
+  return next_++;
+}
+
+PosixFilePtr PosixFileTable::find(FileId id) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = files_.find(id);
+  return it == files_.end() ? nullptr : it->second;
+}
+
+PosixFilePtr PosixFileTable::remove(FileId id) {
+  const std::lock_guard lock(mutex_);
+  const auto it = files_.find(id);
+  if (it == files_.end()) return nullptr;
+  PosixFilePtr file = std::move(it->second);
+  files_.erase(it);
+  return file;
+}
+
+TransferEnd transfer_blocking(const PosixFile& file, Transfer& transfer, std::uint64_t offset_bytes,
+                              std::byte* memory) noexcept {
+  for (;;) {
+    std::byte* const at = memory + transfer.done;
+    const std::uint64_t bytes = transfer.bytes - transfer.done;
+    const auto offset = static_cast<off_t>(offset_bytes + transfer.done);
+    const ssize_t result = transfer.op == IoOp::kRead
+                               ? ::pread(file.descriptor(), at, bytes, offset)
+                               : ::pwrite(file.descriptor(), at, bytes, offset);
+    const Verdict verdict = judge(transfer, result < 0 ? -errno : result, file.step_bytes());
+    switch (verdict.move) {
+      case NextMove::kDone:
+        return {};
+      case NextMove::kFail:
+        return {verdict.code, verdict.sys_errno};
+      case NextMove::kRetryLater: {
+        const timespec pause{0, static_cast<long>(retry_pause_ns(transfer.stalled))};
+        ::nanosleep(&pause, nullptr);
+        break;
+      }
+      case NextMove::kContinue:
+      case NextMove::kRetryNow:
+        break;
+    }
+  }
+}
+
+Status check_request(const IoRequest& request, const PosixFile* file, std::size_t position) {
+  if (file == nullptr) {
+    return make_error(Errc::kArgument, fmt::format("submit: request {} names file {}, which is not "
+                                                   "open in this storage; open it first",
+                                                   position, request.file));
+  }
+  if (request.op == IoOp::kWrite && !file->writable()) {
+    return make_error(Errc::kArgument,
+                      fmt::format("submit: request {} writes to \"{}\", which is open for reading "
+                                  "only; open it for writing",
+                                  position, file->path()));
+  }
+  const std::uint64_t address = reinterpret_cast<std::uintptr_t>(request.memory);
+  const std::uint64_t end = request.offset_bytes + request.bytes;
+  if (request.bytes == 0 || request.memory == nullptr ||
+      (request.offset_bytes | request.bytes | address) % file->alignment_bytes() != 0 ||
+      end < request.bytes || end > static_cast<std::uint64_t>(INT64_MAX)) {
+    return make_error(
+        Errc::kArgument,
+        fmt::format("submit: request {} for \"{}\" (offset {}, {} bytes, address {:#x}) is empty, "
+                    "too far or not a multiple of {} bytes; align it",
+                    position, file->path(), request.offset_bytes, request.bytes, address,
+                    file->alignment_bytes()));
+  }
+  return ok();
+}
+
+}  // namespace penstock

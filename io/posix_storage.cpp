@@ -1,0 +1,377 @@
+// The operating system's files behind the Storage seam.
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "io/posix_file.hpp"
+#include "io/queue_backends.hpp"
+#include "io/section.hpp"
+
+namespace penstock {
+
+namespace {
+
+constexpr std::uint64_t kBounceBytes = 1U << 20;
+
+struct FreeMemory {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using AlignedBuffer = std::unique_ptr<std::byte, FreeMemory>;
+
+// Zeroed, so that it may also be written as it is.
+Result<AlignedBuffer> aligned_buffer(std::uint64_t bytes, std::uint32_t alignment) {
+  AlignedBuffer buffer(
+      static_cast<std::byte*>(std::aligned_alloc(alignment, round_up(bytes, alignment))));
+  if (!buffer) {
+    return make_error(Errc::kNoMemory, fmt::format("no {} bytes for a transfer buffer", bytes));
+  }
+  std::memset(buffer.get(), 0, round_up(bytes, alignment));
+  return buffer;
+}
+
+Error transfer_error(const PosixFile& file, IoOp op, std::uint64_t offset, TransferEnd end) {
+  const char* what = op == IoOp::kRead ? "read" : "write";
+  if (end.code == Errc::kIo && end.sys_errno == 0) {
+    return make_error(Errc::kIo, fmt::format("read \"{}\": the file ends at {}, before what was "
+                                             "asked for; it was cut short",
+                                             file.path(), offset));
+  }
+  Error error = posix_error(what, file.path(), end.sys_errno);
+  error.code = end.code;
+  error.message += fmt::format(" (at offset {})", offset);
+  return error;
+}
+
+// Writes or reads all of it; `memory` is aligned where the file needs that.
+Status transfer_all(const PosixFile& file, IoOp op, std::uint64_t offset, std::byte* memory,
+                    std::uint64_t bytes) {
+  if (bytes == 0) return ok();
+  Transfer transfer{op, bytes};
+  const TransferEnd end = transfer_blocking(file, transfer, offset, memory);
+  if (end.code == Errc::kOk) return ok();
+  return transfer_error(file, op, offset + transfer.done, end);
+}
+
+class PosixStorage final : public Storage {
+ public:
+  Result<FileId> open(const std::string& path, const OpenOptions& options) override {
+    auto file = PosixFile::open(path, options);
+    if (!file) return std::move(file).error();
+    return files_->add(std::move(file).value());
+  }
+  Status close(FileId file) override {
+    if (!files_->remove(file)) return not_open("close", file);
+    return ok();
+  }
+  Result<std::uint64_t> size_bytes(FileId file) override;
+  std::uint32_t alignment_bytes(FileId file) const override {
+    const PosixFilePtr found = files_->find(file);
+    return found ? found->alignment_bytes() : static_cast<std::uint32_t>(kPageBytes);
+  }
+  bool is_direct(FileId file) const override {
+    const PosixFilePtr found = files_->find(file);
+    return found && found->direct();
+  }
+  Status preallocate(FileId file, std::uint64_t bytes) override;
+  Status sync_data(FileId file) override;
+  Status lock(FileId file) override;
+  Status read_at(FileId file, std::uint64_t offset_bytes, std::span<std::byte> into) override;
+  Status write_at(FileId file, std::uint64_t offset_bytes,
+                  std::span<const std::byte> from) override;
+  Result<std::vector<std::byte>> read_file(const std::string& path,
+                                           std::uint64_t max_bytes) override;
+  Status write_file(const std::string& path, std::span<const std::byte> bytes) override;
+  Status sync_file(const std::string& path) override { return sync_path(path, 0); }
+  Status rename(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  Status sync_directory(const std::string& path) override { return sync_path(path, O_DIRECTORY); }
+  Status make_directory(const std::string& path) override;
+  Result<bool> exists(const std::string& path) override;
+  Result<std::vector<std::string>> list(const std::string& directory) override;
+  Result<std::uint64_t> free_bytes(const std::string& directory) override;
+  Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
+                                                   const QueueOptions& options) override {
+    return make_posix_queue(files_, sink, options);
+  }
+
+ private:
+  static Error not_open(std::string_view what, FileId file) {
+    return make_error(
+        Errc::kArgument,
+        fmt::format("{}: file {} is not open in this storage; open it first", what, file));
+  }
+  Result<PosixFilePtr> opened(std::string_view what, FileId file) const {
+    if (PosixFilePtr found = files_->find(file)) return found;
+    return not_open(what, file);
+  }
+  static Status check_aligned(const PosixFile& file, std::string_view what, std::uint64_t offset,
+                              std::uint64_t bytes);
+  static Status sync_path(const std::string& path, int flags);
+
+  std::shared_ptr<PosixFileTable> files_ = std::make_shared<PosixFileTable>();  // with its queues
+};
+
+Result<std::uint64_t> PosixStorage::size_bytes(FileId file) {
+  auto found = opened("size", file);
+  if (!found) return std::move(found).error();
+  struct stat facts {};
+  if (::fstat(found.value()->descriptor(), &facts) != 0) {
+    return posix_error("size of", found.value()->path(), errno);
+  }
+  return static_cast<std::uint64_t>(facts.st_size);
+}
+
+// For filesystems without fallocate: zeros take the space as well, only slower.
+Status reserve_with_zeros(const PosixFile& file, std::uint64_t from, std::uint64_t bytes) {
+  const std::uint64_t align = file.alignment_bytes();
+  auto buffer = aligned_buffer(kBounceBytes, file.alignment_bytes());
+  if (!buffer) return std::move(buffer).error();
+  for (std::uint64_t at = round_up(from, align); at < bytes; at += kBounceBytes) {
+    const std::uint64_t part = round_up(std::min(kBounceBytes, bytes - at), align);
+    PENSTOCK_CHECK_OK(transfer_all(file, IoOp::kWrite, at, buffer.value().get(), part));
+  }
+  if (::ftruncate(file.descriptor(), static_cast<off_t>(bytes)) != 0) {
+    return posix_error("set the length of", file.path(), errno);
+  }
+  return ok();
+}
+
+Status PosixStorage::preallocate(FileId file, std::uint64_t bytes) {
+  auto found = opened("preallocate", file);
+  if (!found) return std::move(found).error();
+  const PosixFile& target = *found.value();
+  struct stat facts {};
+  struct statvfs room {};
+  if (::fstat(target.descriptor(), &facts) != 0 || ::fstatvfs(target.descriptor(), &room) != 0) {
+    return posix_error("preallocate", target.path(), errno);
+  }
+  const auto length = static_cast<std::uint64_t>(facts.st_size);
+  const auto held = static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  if (!target.writable() || bytes < length || bytes > static_cast<std::uint64_t>(INT64_MAX)) {
+    return make_error(Errc::kArgument,
+                      fmt::format("preallocate \"{}\": it is open for reading only, or {} bytes is "
+                                  "less than its {} or too much; check the size",
+                                  target.path(), bytes, length));
+  }
+  const std::uint64_t needed = bytes > held ? bytes - held : 0;
+  const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
+  const auto no_space = [&](int error) {
+    return make_error(
+        Errc::kNoSpace,
+        fmt::format("preallocate \"{}\": needs {} more bytes and {} are free; free {} "
+                    "bytes or choose another drive",
+                    target.path(), needed, free, needed > free ? needed - free : needed),
+        error);
+  };
+  if (needed > free) return no_space(ENOSPC);
+  int error = 0;
+  do {
+    error = ::fallocate(target.descriptor(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  Status status = ok();
+  if (error == EOPNOTSUPP || error == ENOSYS) {
+    status = reserve_with_zeros(target, length, bytes);
+  } else if (error == ENOSPC || error == EDQUOT) {
+    status = no_space(error);
+  } else if (error != 0) {
+    status = posix_error("preallocate", target.path(), error);
+  }
+  // A failed fallocate may leave part of the growth behind.
+  if (!status && ::ftruncate(target.descriptor(), facts.st_size) != 0) {
+    status.error().message += "; its length could not be set back either";
+  }
+  return status;
+}
+
+Status PosixStorage::sync_data(FileId file) {
+  auto found = opened("sync", file);
+  if (!found) return std::move(found).error();
+  // Never repeated, EINTR included: a second call may claim success for pages the first one lost.
+  if (::fdatasync(found.value()->descriptor()) == 0) return ok();
+  return posix_error("sync", found.value()->path(), errno);
+}
+
+Status PosixStorage::lock(FileId file) {
+  auto found = opened("lock", file);
+  if (!found) return std::move(found).error();
+  while (::flock(found.value()->descriptor(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EWOULDBLOCK) {
+      return make_error(Errc::kState,
+                        fmt::format("lock \"{}\": another process or opening holds it; wait for it "
+                                    "to end",
+                                    found.value()->path()),
+                        EWOULDBLOCK);
+    }
+    return posix_error("lock", found.value()->path(), errno);
+  }
+  return ok();
+}
+
+Status PosixStorage::check_aligned(const PosixFile& file, std::string_view what,
+                                   std::uint64_t offset, std::uint64_t bytes) {
+  if ((offset | bytes) % file.alignment_bytes() == 0) return ok();
+  return make_error(Errc::kArgument,
+                    fmt::format("{} \"{}\": offset {} and length {} must be multiples of {}", what,
+                                file.path(), offset, bytes, file.alignment_bytes()));
+}
+
+Status PosixStorage::read_at(FileId file, std::uint64_t offset_bytes, std::span<std::byte> into) {
+  auto found = opened("read", file);
+  if (!found) return std::move(found).error();
+  const PosixFile& source = *found.value();
+  PENSTOCK_CHECK_OK(check_aligned(source, "read", offset_bytes, into.size()));
+  if (!source.direct() ||
+      reinterpret_cast<std::uintptr_t>(into.data()) % source.alignment_bytes() == 0) {
+    return transfer_all(source, IoOp::kRead, offset_bytes, into.data(), into.size());
+  }
+  auto bounce =
+      aligned_buffer(std::min<std::uint64_t>(into.size(), kBounceBytes), source.alignment_bytes());
+  if (!bounce) return std::move(bounce).error();
+  for (std::uint64_t at = 0; at < into.size(); at += kBounceBytes) {
+    const std::uint64_t part = std::min<std::uint64_t>(kBounceBytes, into.size() - at);
+    PENSTOCK_CHECK_OK(
+        transfer_all(source, IoOp::kRead, offset_bytes + at, bounce.value().get(), part));
+    std::memcpy(into.data() + at, bounce.value().get(), part);
+  }
+  return ok();
+}
+
+Status PosixStorage::write_at(FileId file, std::uint64_t offset_bytes,
+                              std::span<const std::byte> from) {
+  auto found = opened("write", file);
+  if (!found) return std::move(found).error();
+  const PosixFile& target = *found.value();
+  PENSTOCK_CHECK_OK(check_aligned(target, "write", offset_bytes, from.size()));
+  if (!target.direct() ||
+      reinterpret_cast<std::uintptr_t>(from.data()) % target.alignment_bytes() == 0) {
+    // The transfer only reads from it: a write's Transfer has no other use of the memory.
+    return transfer_all(target, IoOp::kWrite, offset_bytes, const_cast<std::byte*>(from.data()),
+                        from.size());
+  }
+  auto bounce =
+      aligned_buffer(std::min<std::uint64_t>(from.size(), kBounceBytes), target.alignment_bytes());
+  if (!bounce) return std::move(bounce).error();
+  for (std::uint64_t at = 0; at < from.size(); at += kBounceBytes) {
+    const std::uint64_t part = std::min<std::uint64_t>(kBounceBytes, from.size() - at);
+    std::memcpy(bounce.value().get(), from.data() + at, part);
+    PENSTOCK_CHECK_OK(
+        transfer_all(target, IoOp::kWrite, offset_bytes + at, bounce.value().get(), part));
+  }
+  return ok();
+}
+
+Result<std::vector<std::byte>> PosixStorage::read_file(const std::string& path,
+                                                       std::uint64_t max_bytes) {
+  auto opened = PosixFile::open(path, {.write = false, .direct = false});
+  if (!opened) return std::move(opened).error();
+  const PosixFile& file = *opened.value();
+  struct stat facts {};
+  if (::fstat(file.descriptor(), &facts) != 0) return posix_error("read", path, errno);
+  const auto length = static_cast<std::uint64_t>(facts.st_size);
+  if (length > max_bytes) {
+    return make_error(
+        Errc::kIo,
+        fmt::format("read \"{}\": it has {} bytes, at most {} were expected; it is not "
+                    "what it should be",
+                    path, length, max_bytes),
+        EFBIG);
+  }
+  std::vector<std::byte> bytes(length);
+  PENSTOCK_CHECK_OK(transfer_all(file, IoOp::kRead, 0, bytes.data(), length));
+  return bytes;
+}
+
+Status PosixStorage::write_file(const std::string& path, std::span<const std::byte> bytes) {
+  bool made = true;
+  auto opened = PosixFile::open(path, {.create = true, .direct = false});
+  if (!opened && opened.error().sys_errno == EEXIST) {
+    made = false;
+    opened = PosixFile::open(path, {.direct = false});
+  }
+  if (!opened) return std::move(opened).error();
+  const PosixFile& file = *opened.value();
+  if (!made && (::fchmod(file.descriptor(), 0600) != 0 || ::ftruncate(file.descriptor(), 0) != 0)) {
+    return posix_error("write", path, errno);
+  }
+  return transfer_all(file, IoOp::kWrite, 0, const_cast<std::byte*>(bytes.data()), bytes.size());
+}
+
+Status PosixStorage::sync_path(const std::string& path, int flags) {
+  const int descriptor =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags | (flags == 0 ? O_NOFOLLOW : 0));
+  if (descriptor < 0) return posix_error("sync", path, errno);
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  if (error != 0) return posix_error("sync", path, error);
+  return ok();
+}
+
+Status PosixStorage::rename(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return ok();
+  return posix_error(fmt::format("rename to \"{}\" from", to), from, errno);
+}
+
+Status PosixStorage::remove(const std::string& path) {
+  if (::unlink(path.c_str()) == 0) return ok();
+  if (errno == EISDIR && ::rmdir(path.c_str()) == 0) return ok();
+  return posix_error("remove", path, errno);
+}
+
+Status PosixStorage::make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) {
+    // The umask may have taken the owner's rights as well.
+    if (::chmod(path.c_str(), 0700) == 0) return ok();
+    return posix_error("set the mode of directory", path, errno);
+  }
+  const int error = errno;
+  struct stat facts {};
+  if (error == EEXIST && ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) return ok();
+  return posix_error("make directory", path, error);
+}
+
+Result<bool> PosixStorage::exists(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  return posix_error("look for", path, errno);
+}
+
+Result<std::vector<std::string>> PosixStorage::list(const std::string& directory) {
+  std::error_code error;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator it(directory, error);
+  for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error) return posix_error("list", directory, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::uint64_t> PosixStorage::free_bytes(const std::string& directory) {
+  struct statvfs room {};
+  if (::statvfs(directory.c_str(), &room) != 0) {
+    return posix_error("free space of", directory, errno);
+  }
+  return std::uint64_t{room.f_bavail} * room.f_frsize;
+}
+
+}  // namespace
+
+std::unique_ptr<Storage> make_posix_storage() {
+  return std::make_unique<PosixStorage>();
+}
+
+}  // namespace penstock
