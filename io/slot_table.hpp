@@ -68,6 +68,14 @@ class SlotTable {
   /// no write of the older one may be in flight then.
   SlotIndex choose_target(std::size_t block, std::uint64_t version);
 
+  /// Whether the block holds its two slots and both are protected: a newer version has to wait for
+  /// the commit even if the pool has slots, for those are the second slots of other blocks, which
+  /// the commit may need.
+  [[nodiscard]] bool at_quota(std::size_t block) const {
+    const SlotIndex slot = entries_[block].slot;
+    return durable_[block] != kNoSlot && durable_[block] != slot && is_protected(block, slot);
+  }
+
   /// Section `section` of `version` has landed in `slot`. The first section of a newer version
   /// makes that version the entry; an unprotected slot left behind returns to the pool. What was
   /// not chosen by choose_target(), or was overtaken since, is ignored.
