@@ -25,8 +25,9 @@ if(NOT PkgConfig_FOUND)
                       "run scripts/install-packages")
 endif()
 
-# ThreadSanitizer needs a oneTBB that is itself instrumented.
-if(PENSTOCK_SANITIZE MATCHES "thread" AND NOT TBB_DIR)
+# ThreadSanitizer needs a oneTBB that is itself instrumented. A remembered place that is gone is
+# looked up anew: find_package would quietly take the system's instead.
+if(PENSTOCK_SANITIZE MATCHES "thread" AND NOT EXISTS "${TBB_DIR}/TBBConfig.cmake")
   if(DEFINED ENV{PENSTOCK_CACHE})
     set(tbb_tsan $ENV{PENSTOCK_CACHE}/tbb-tsan)
   else()
@@ -37,7 +38,8 @@ if(PENSTOCK_SANITIZE MATCHES "thread" AND NOT TBB_DIR)
     message(FATAL_ERROR "No oneTBB built with ThreadSanitizer at ${tbb_tsan}; "
                         "run scripts/build-tbb-tsan, or set TBB_DIR")
   endif()
-  set(TBB_DIR ${tbb_tsan}/lib/cmake/TBB CACHE PATH "oneTBB built with ThreadSanitizer")
+  set(TBB_DIR ${tbb_tsan}/lib/cmake/TBB CACHE PATH "oneTBB built with ThreadSanitizer"
+      FORCE)
 endif()
 
 penstock_find(TBB PACKAGE libtbb-dev)
