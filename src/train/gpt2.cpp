@@ -1,0 +1,190 @@
+// The gpt2 layer: x + proj(attention(qkv(LayerNorm(x)))), then x + down(gelu(fc(LayerNorm(x)))),
+// every product with a bias.
+
+#include <utility>
+
+#include "train/layer.hpp"
+#include "train/linear.hpp"
+
+namespace penstock {
+namespace {
+
+std::size_t size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
+
+struct Gpt2Products {
+  Linear qkv, proj, fc, down;
+};
+
+class Gpt2Layer final : public Layer {
+ public:
+  Gpt2Layer(const LayerShape& shape, MatmulType operand, Attention attention,
+            const Gpt2Products& products)
+      : shape_(shape),
+        operand_(operand),
+        attention_(std::move(attention)),
+        products_(products),
+        norm_{ModelFamily::kGpt2, shape.config.hidden, static_cast<float>(shape.config.norm_eps)},
+        rows_(shape.rows()),
+        hidden_(shape.config.hidden),
+        row_qkv_(shape.attention().row_qkv()) {}
+
+  void carve(Carver& carver) override {
+    attention_.carve(carver, operand_);
+    scratch_ = carve_scratch(carver, shape_, operand_);
+  }
+  void prepare_tables() override {}
+
+  Status forward(const Ops& ops, const GroupWeights& weights, const float* x,
+                 const Activations& kept, float* out) override;
+  Status backward(const Ops& ops, const GroupWeights& weights, const float* x,
+                  const Activations& kept, float* d, const GroupGradients& gradients) override;
+
+ private:
+  void activate(const Ops& ops, const Activations& kept, void* out) const;
+  Status attention_forward(const Ops& ops, const GroupWeights& weights, const float* x,
+                           const Activations& kept);
+  Status feed_forward_backward(const Ops& ops, const GroupWeights& weights, const Activations& kept,
+                               float* d, const GroupGradients& gradients);
+  Status attention_backward(const Ops& ops, const GroupWeights& weights, const float* x,
+                            const Activations& kept, float* d, const GroupGradients& gradients);
+
+  LayerShape shape_;
+  MatmulType operand_;
+  Attention attention_;
+  Gpt2Products products_;
+  Norm norm_;
+  std::int64_t rows_, hidden_, row_qkv_;
+  LayerScratch scratch_;
+};
+
+void Gpt2Layer::activate(const Ops& ops, const Activations& kept, void* out) const {
+  const std::int64_t n = shape_.config.intermediate;
+  float* const wide = scratch_.wide[0];
+  for_rows(ops, rows_, n, [&](std::int64_t first, std::int64_t count) {
+    const std::int64_t at = first * n;
+    ops.math.gelu_forward(size(count * n), kept.gate + at, wide + at);
+    ops.to_operand(size(count * n), wide + at, ops.at(out, at));
+  });
+}
+
+Status Gpt2Layer::attention_forward(const Ops& ops, const GroupWeights& weights, const float* x,
+                                    const Activations& kept) {
+  void* const n = scratch_.narrow_operand[0];
+  norm_.forward(ops, rows_, x, {weights.vector[kGpt2Norm1], weights.vector[kGpt2Norm1Bias]},
+                scratch_.statistics, scratch_.narrow[0], n);
+  PENSTOCK_CHECK_OK(products_.qkv.forward(ops, n, weights.matrix[kGpt2Qkv], scratch_.qkv));
+  add_bias(ops, rows_, row_qkv_, weights.vector[kGpt2QkvBias], scratch_.qkv);
+  round_rows(ops, rows_, row_qkv_, scratch_.qkv, kept.qkv);
+  PENSTOCK_CHECK_OK(attention_.forward(ops, kept.qkv, scratch_.heads));
+  round_rows(ops, rows_, hidden_, scratch_.heads, kept.heads);
+  copy_rows(ops, rows_, hidden_, x, kept.middle);
+  PENSTOCK_CHECK_OK(
+      products_.proj.forward(ops, kept.heads, weights.matrix[kGpt2Proj], kept.middle));
+  add_bias(ops, rows_, hidden_, weights.vector[kGpt2ProjBias], kept.middle);
+  return ok();
+}
+
+Status Gpt2Layer::forward(const Ops& ops, const GroupWeights& weights, const float* x,
+                          const Activations& kept, float* out) {
+  PENSTOCK_CHECK_OK(attention_forward(ops, weights, x, kept));
+  void* const n = scratch_.narrow_operand[0];
+  norm_.forward(ops, rows_, kept.middle,
+                {weights.vector[kGpt2Norm2], weights.vector[kGpt2Norm2Bias]}, scratch_.statistics,
+                scratch_.narrow[0], n);
+  PENSTOCK_CHECK_OK(products_.fc.forward(ops, n, weights.matrix[kGpt2Fc], kept.gate));
+  add_bias(ops, rows_, shape_.config.intermediate, weights.vector[kGpt2FcBias], kept.gate);
+  if (out == nullptr) return ok();
+  activate(ops, kept, scratch_.wide_operand[0]);
+  copy_rows(ops, rows_, hidden_, kept.middle, out);
+  PENSTOCK_CHECK_OK(
+      products_.down.forward(ops, scratch_.wide_operand[0], weights.matrix[kGpt2Down], out));
+  add_bias(ops, rows_, hidden_, weights.vector[kGpt2DownBias], out);
+  return ok();
+}
+
+Status Gpt2Layer::feed_forward_backward(const Ops& ops, const GroupWeights& weights,
+                                        const Activations& kept, float* d,
+                                        const GroupGradients& gradients) {
+  const std::int64_t wide = shape_.config.intermediate;
+  void* const d_out = scratch_.narrow_operand[1];
+  void* const activated = scratch_.wide_operand[0];
+  round_rows(ops, rows_, hidden_, d, d_out);
+  add_bias_gradient(ops, rows_, hidden_, d, scratch_.partials, gradients[kGpt2DownBias]);
+  activate(ops, kept, activated);
+  PENSTOCK_CHECK_OK(products_.down.backward_weight(ops, d_out, activated, gradients[kGpt2Down]));
+  float* const d_activated = scratch_.wide[0];
+  float* const d_fc = scratch_.wide[1];
+  void* const d_fc_operand = scratch_.wide_operand[1];
+  PENSTOCK_CHECK_OK(
+      products_.down.backward_data(ops, d_out, weights.matrix[kGpt2Down], d_activated));
+  for_rows(ops, rows_, wide, [&](std::int64_t first, std::int64_t count) {
+    const std::int64_t at = first * wide;
+    ops.math.gelu_backward(size(count * wide), kept.gate + at, d_activated + at, d_fc + at);
+    ops.to_operand(size(count * wide), d_fc + at, ops.at(d_fc_operand, at));
+  });
+  add_bias_gradient(ops, rows_, wide, d_fc, scratch_.partials, gradients[kGpt2FcBias]);
+  void* const n = scratch_.narrow_operand[0];
+  const NormWeights norm{weights.vector[kGpt2Norm2], weights.vector[kGpt2Norm2Bias]};
+  norm_.forward(ops, rows_, kept.middle, norm, scratch_.statistics, scratch_.narrow[0], n);
+  PENSTOCK_CHECK_OK(products_.fc.backward_weight(ops, d_fc_operand, n, gradients[kGpt2Fc]));
+  float* const dn = scratch_.narrow[0];
+  PENSTOCK_CHECK_OK(products_.fc.backward_data(ops, d_fc_operand, weights.matrix[kGpt2Fc], dn));
+  norm_.backward(ops, rows_, dn, kept.middle, norm, scratch_.statistics, scratch_.narrow[1],
+                 scratch_.partials, {gradients[kGpt2Norm2], gradients[kGpt2Norm2Bias]});
+  add_rows(ops, rows_, hidden_, scratch_.narrow[1], d);
+  return ok();
+}
+
+Status Gpt2Layer::attention_backward(const Ops& ops, const GroupWeights& weights, const float* x,
+                                     const Activations& kept, float* d,
+                                     const GroupGradients& gradients) {
+  void* const d_out = scratch_.narrow_operand[1];
+  round_rows(ops, rows_, hidden_, d, d_out);
+  add_bias_gradient(ops, rows_, hidden_, d, scratch_.partials, gradients[kGpt2ProjBias]);
+  PENSTOCK_CHECK_OK(products_.proj.backward_weight(ops, d_out, kept.heads, gradients[kGpt2Proj]));
+  PENSTOCK_CHECK_OK(
+      products_.proj.backward_data(ops, d_out, weights.matrix[kGpt2Proj], scratch_.heads));
+  round_rows(ops, rows_, hidden_, scratch_.heads, scratch_.heads_operand);
+  PENSTOCK_CHECK_OK(attention_.backward(ops, kept.qkv, scratch_.heads_operand, scratch_.qkv));
+  void* const d_qkv = scratch_.qkv_operand;
+  round_rows(ops, rows_, row_qkv_, scratch_.qkv, d_qkv);
+  add_bias_gradient(ops, rows_, row_qkv_, scratch_.qkv, scratch_.partials, gradients[kGpt2QkvBias]);
+  void* const n = scratch_.narrow_operand[0];
+  const NormWeights norm{weights.vector[kGpt2Norm1], weights.vector[kGpt2Norm1Bias]};
+  norm_.forward(ops, rows_, x, norm, scratch_.statistics, scratch_.narrow[0], n);
+  PENSTOCK_CHECK_OK(products_.qkv.backward_weight(ops, d_qkv, n, gradients[kGpt2Qkv]));
+  float* const dn = scratch_.narrow[0];
+  PENSTOCK_CHECK_OK(products_.qkv.backward_data(ops, d_qkv, weights.matrix[kGpt2Qkv], dn));
+  norm_.backward(ops, rows_, dn, x, norm, scratch_.statistics, scratch_.narrow[1],
+                 scratch_.partials, {gradients[kGpt2Norm1], gradients[kGpt2Norm1Bias]});
+  add_rows(ops, rows_, hidden_, scratch_.narrow[1], d);
+  return ok();
+}
+
+Status Gpt2Layer::backward(const Ops& ops, const GroupWeights& weights, const float* x,
+                           const Activations& kept, float* d, const GroupGradients& gradients) {
+  PENSTOCK_CHECK_OK(feed_forward_backward(ops, weights, kept, d, gradients));
+  return attention_backward(ops, weights, x, kept, d, gradients);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Layer>> make_gpt2_layer(Matmul& matmul, MatmulType operand,
+                                               const LayerShape& shape) {
+  const ModelConfig& c = shape.config;
+  const AttentionShape heads = shape.attention();
+  const std::int64_t rows = shape.rows();
+  const auto layout = WeightLayout::kInOut;
+  const auto linear = [&](const LinearShape& s) { return Linear::prepare(matmul, operand, s); };
+  PENSTOCK_TRY(attention, Attention::prepare(matmul, operand, heads), "gpt2 layer");
+  PENSTOCK_TRY(qkv, linear({rows, c.hidden, heads.row_qkv(), layout}), "queries, keys, values");
+  PENSTOCK_TRY(proj, linear({rows, c.hidden, c.hidden, layout, 0, true}), "output");
+  PENSTOCK_TRY(fc, linear({rows, c.hidden, c.intermediate, layout}), "fc");
+  PENSTOCK_TRY(down, linear({rows, c.intermediate, c.hidden, layout, 0, true}), "down");
+  return std::unique_ptr<Layer>(std::make_unique<Gpt2Layer>(shape, operand, std::move(attention),
+                                                            Gpt2Products{qkv, proj, fc, down}));
+}
+
+}  // namespace penstock
