@@ -203,7 +203,7 @@ Status StoreImpl::read_section(std::size_t block, std::size_t section, const Slo
                                   ? std::string("sums")
                                   : fmt::format("tile {}", faults[0].tile);
     error = make_error(Errc::kCorrupt,
-                       fmt::format("{} {} in {} at offset {} does not match its checksum after {} "
+                       fmt::format("{} {} in {} at offset {} fails its checksum after {} "
                                    "reads; the drive lost or changed it, so restore a checkpoint",
                                    what, place, path, offset, kReadAttempts));
   }

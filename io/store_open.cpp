@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <functional>
 #include <map>
 
 #include "io/page_buffer.hpp"
@@ -20,6 +22,7 @@
 namespace penstock {
 namespace {
 
+constexpr int kReadAttempts = 3;    // the first and two re-reads
 constexpr int kReaderAttempts = 5;  // a reader without a lock races with a running owner's commits
 
 Error unfinished(const std::string& directory) {
@@ -31,6 +34,17 @@ Error unfinished(const std::string& directory) {
 void add_note(std::string& note, const std::string& sentence) {
   if (!note.empty()) note += "; ";
   note += sentence;
+}
+
+/// Calls `read` until it succeeds or fails otherwise than by I/O, at most three times.
+template <class Read>
+auto with_re_reads(Read&& read) {
+  auto result = read();
+  for (int attempt = 1; attempt < kReadAttempts && !result; ++attempt) {
+    if (result.error().code != Errc::kIo || result.error().sys_errno == ENOENT) break;
+    result = read();
+  }
+  return result;
 }
 
 struct FoundHeader {
@@ -76,7 +90,9 @@ Result<FoundHeader> read_header(Storage& storage, FileId file, const std::string
   PageBuffer pages(kHeaderBytes * kHeaderCopies);
   if (pages.empty()) return make_error(Errc::kNoMemory, "no memory for two pages");
   const bool too_short = bytes.value() < kHeaderBytes * kHeaderCopies;
-  if (!too_short) PENSTOCK_CHECK_OK(storage.read_at(file, 0, pages.span()));
+  if (!too_short) {
+    PENSTOCK_CHECK_OK(with_re_reads([&] { return storage.read_at(file, 0, pages.span()); }));
+  }
   if (too_short && any_manifest) {
     return make_error(Errc::kCorrupt, fmt::format("{} was cut to {} bytes; restore a checkpoint",
                                                   path, bytes.value()));
@@ -133,7 +149,7 @@ Status check_entries(const Manifest& manifest, const StoreLayout& layout, const 
 
 Result<Candidate> load_manifest(Storage& storage, const std::string& path, std::uint64_t step,
                                 const DataHeader& header) {
-  auto bytes = storage.read_file(path, kMaxManifestBytes);
+  auto bytes = with_re_reads([&] { return storage.read_file(path, kMaxManifestBytes); });
   if (!bytes) return std::move(bytes).error();
   auto decoded = decode_manifest(bytes.value(), path);
   if (!decoded) return std::move(decoded).error();
@@ -200,10 +216,12 @@ struct Chosen {
   std::string note;
 };
 
-/// Either copy of one step.
+/// Either copy of one step. A copy that the drive does not return may well be right, so kIo is not
+/// taken for damage: falling back to an older step then would lose a commit.
 Result<Candidate> load_step(const Context& context, std::uint64_t step,
                             const std::vector<char>& copies, std::string& note) {
   std::string reasons;
+  Errc code = Errc::kCorrupt;
   for (const char copy : copies) {
     const std::string path = context.directory + "/" + manifest_name(step, copy);
     auto candidate = load_manifest(context.storage, path, step, context.header);
@@ -212,9 +230,11 @@ Result<Candidate> load_step(const Context& context, std::uint64_t step,
       return candidate;
     }
     if (candidate.error().code == Errc::kUnsupported) return candidate;
+    const bool unread = candidate.error().code == Errc::kIo;
+    if (unread && candidate.error().sys_errno != ENOENT) code = Errc::kIo;
     add_note(reasons, candidate.error().message);
   }
-  return make_error(Errc::kCorrupt, reasons);
+  return make_error(code, reasons);
 }
 
 Result<Chosen> choose_commit(const Context& context, const std::vector<ManifestName>& names) {
@@ -225,7 +245,7 @@ Result<Chosen> choose_commit(const Context& context, const std::vector<ManifestN
   std::string note;
   for (const auto& [step, copies] : steps) {
     auto candidate = load_step(context, step, copies, note);
-    if (!candidate && candidate.error().code == Errc::kUnsupported) {
+    if (!candidate && candidate.error().code != Errc::kCorrupt) {
       return std::move(candidate).error();
     }
     if (!candidate) {

@@ -45,7 +45,7 @@ void verify_section(Store& store, std::size_t block, std::size_t section, const 
                      {}});
       bad.back().message = describe(store, bad.back()) + (fault.kind == SectionFaultKind::kPadding
                                                               ? " is not zero; no data is affected"
-                                                              : " does not match its checksum");
+                                                              : " fails its checksum");
     }
     if (bad.empty()) return;
   }

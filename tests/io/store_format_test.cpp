@@ -1,0 +1,317 @@
+// Method: round trips; every single-bit flip; every truncation; then the same attacks with the hash
+// made right again, since a hostile file has a right hash.
+
+#include "io/store_format.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/checksum.hpp"
+#include "base/random.hpp"
+#include "io/store_layout.hpp"
+
+namespace penstock {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+DataHeader sample_header() {
+  DataHeader header;
+  header.uuid = {0x1122334455667788U, 0x99AABBCCDDEEFF00U};
+  header.compatible_bits = 1;
+  header.file_index = 1;
+  header.file_count = 2;
+  header.slot_bytes = 12288;
+  header.slot_count = 11;
+  header.slots_offset_bytes = kSlotsOffsetBytes;
+  header.spill_offset_bytes = std::uint64_t{4} << 20;
+  header.spill_bytes = 4096;
+  header.file_bytes = (std::uint64_t{4} << 20) + 4096;
+  header.layout_hash = 42;
+  return header;
+}
+
+Manifest sample_manifest() {
+  Manifest manifest;
+  manifest.uuid = {7, 8};
+  manifest.file_count = 2;
+  manifest.record.step = 12;
+  manifest.record.updates = 11;
+  manifest.record.blob = {std::byte{1}, std::byte{2}, std::byte{3}};
+  manifest.geometry.sections = {{"hi", "bf16", true, 256}, {"scales", "f32", false, 64}};
+  manifest.geometry.blocks = {{100, {1000, 0}, false}, {101, {1, 4097}, true}};
+  manifest.geometry.spill_bytes = {17};
+  manifest.geometry.description = "{\"tensors\":[]}";
+  manifest.geometry.layout_hash = 43;
+  manifest.table.resize(2);
+  manifest.table[0] = {{3, 11, 1, {9}}, 0};
+  manifest.table[1] = {{4, 0, 3, {10, 12}}, 1};
+  return manifest;
+}
+
+Bytes sample_header_bytes() {
+  Bytes page(kHeaderBytes);
+  encode_header(sample_header(), page);
+  return page;
+}
+
+Bytes sample_manifest_bytes() {
+  auto bytes = encode_manifest(sample_manifest());
+  EXPECT_TRUE(bytes);
+  return std::move(bytes).value();
+}
+
+void reseal(Bytes& bytes) {
+  const Hash128 hash = hash128(std::span(bytes).first(bytes.size() - 16));
+  std::memcpy(bytes.data() + bytes.size() - 16, &hash.low, 8);
+  std::memcpy(bytes.data() + bytes.size() - 8, &hash.high, 8);
+}
+
+template <class T>
+void put(Bytes& bytes, std::size_t offset, T value) {
+  std::memcpy(bytes.data() + offset, &value, sizeof(T));
+}
+
+void flip(Bytes& bytes, std::size_t bit) {
+  bytes[bit / 8] ^= std::byte{static_cast<unsigned char>(1U << (bit % 8))};
+}
+
+void expect_same(const Manifest& x, const Manifest& y) {
+  EXPECT_EQ(x.uuid, y.uuid);
+  EXPECT_EQ(x.file_count, y.file_count);
+  EXPECT_EQ(x.record.step, y.record.step);
+  EXPECT_EQ(x.record.updates, y.record.updates);
+  EXPECT_EQ(x.record.blob, y.record.blob);
+  EXPECT_EQ(x.geometry.spill_bytes, y.geometry.spill_bytes);
+  EXPECT_EQ(x.geometry.description, y.geometry.description);
+  EXPECT_EQ(x.geometry.layout_hash, y.geometry.layout_hash);
+  ASSERT_EQ(x.geometry.sections.size(), y.geometry.sections.size());
+  for (std::size_t i = 0; i < x.geometry.sections.size(); ++i) {
+    EXPECT_EQ(x.geometry.sections[i].name, y.geometry.sections[i].name);
+    EXPECT_EQ(x.geometry.sections[i].codec, y.geometry.sections[i].codec);
+    EXPECT_EQ(x.geometry.sections[i].is_mutable, y.geometry.sections[i].is_mutable);
+    EXPECT_EQ(x.geometry.sections[i].tile_bytes, y.geometry.sections[i].tile_bytes);
+  }
+  ASSERT_EQ(x.geometry.blocks.size(), y.geometry.blocks.size());
+  ASSERT_EQ(x.table.size(), y.table.size());
+  for (std::size_t i = 0; i < x.table.size(); ++i) {
+    EXPECT_EQ(x.geometry.blocks[i].key, y.geometry.blocks[i].key);
+    EXPECT_EQ(x.geometry.blocks[i].lengths, y.geometry.blocks[i].lengths);
+    EXPECT_EQ(x.geometry.blocks[i].frozen, y.geometry.blocks[i].frozen);
+    EXPECT_EQ(x.table[i].file_index, y.table[i].file_index);
+    EXPECT_EQ(x.table[i].entry.slot, y.table[i].entry.slot);
+    EXPECT_EQ(x.table[i].entry.version, y.table[i].entry.version);
+    EXPECT_EQ(x.table[i].entry.written, y.table[i].entry.written);
+    for (std::size_t s = 0; s < kMaxSections; ++s) {
+      EXPECT_EQ(x.table[i].entry.roots[s], y.table[i].entry.roots[s]);
+    }
+  }
+}
+
+TEST(StoreFormatTest, HeaderRoundTrips) {
+  auto decoded = decode_header(sample_header_bytes(), "x");
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  EXPECT_EQ(decoded.value(), sample_header());
+}
+
+TEST(StoreFormatTest, ManifestRoundTrips) {
+  auto decoded = decode_manifest(sample_manifest_bytes(), "x");
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  expect_same(decoded.value(), sample_manifest());
+}
+
+// Files of this version must stay readable: these digests change only with the format's version.
+TEST(StoreFormatTest, BytesAreThoseOfVersionOne) {
+  EXPECT_EQ(to_hex(hash128(sample_header_bytes())), "9a30c3f85574150b9736eefdc76a2f9f");
+  EXPECT_EQ(to_hex(hash128(sample_manifest_bytes())), "332f299d1e7d9872471b4040343f53fe");
+  EXPECT_EQ(to_hex(sum_seed({1, 2}, 3, 4, 5, 6)), "eb8fe4bd1b35242d");
+}
+
+TEST(StoreFormatTest, SeedDependsOnEveryPart) {
+  const std::uint64_t base = sum_seed({1, 2}, 3, 4, 5, 6);
+  EXPECT_NE(base, sum_seed({0, 2}, 3, 4, 5, 6));
+  EXPECT_NE(base, sum_seed({1, 0}, 3, 4, 5, 6));
+  EXPECT_NE(base, sum_seed({1, 2}, 0, 4, 5, 6));
+  EXPECT_NE(base, sum_seed({1, 2}, 3, 0, 5, 6));
+  EXPECT_NE(base, sum_seed({1, 2}, 3, 4, 0, 6));
+  EXPECT_NE(base, sum_seed({1, 2}, 3, 4, 5, kRootTile));
+}
+
+TEST(StoreFormatTest, EveryBitFlipOfAHeaderIsCorrupt) {
+  Bytes bytes = sample_header_bytes();
+  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    flip(bytes, bit);
+    auto decoded = decode_header(bytes, "data.0");
+    ASSERT_FALSE(decoded) << "bit " << bit;
+    ASSERT_EQ(decoded.error().code, Errc::kCorrupt) << "bit " << bit;
+    flip(bytes, bit);
+  }
+}
+
+TEST(StoreFormatTest, EveryBitFlipOfAManifestIsCorrupt) {
+  Bytes bytes = sample_manifest_bytes();
+  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    flip(bytes, bit);
+    auto decoded = decode_manifest(bytes, "manifest.12.a");
+    ASSERT_FALSE(decoded) << "bit " << bit;
+    ASSERT_EQ(decoded.error().code, Errc::kCorrupt) << "bit " << bit;
+    ASSERT_NE(decoded.error().message.find("manifest.12.a"), std::string::npos);
+    flip(bytes, bit);
+  }
+}
+
+TEST(StoreFormatTest, EveryTruncationIsCorrupt) {
+  const Bytes header = sample_header_bytes(), manifest = sample_manifest_bytes();
+  for (std::size_t length = 0; length < header.size(); ++length) {
+    // An exact allocation, so that the address sanitizer sees the first byte beyond.
+    const Bytes cut(header.begin(), header.begin() + static_cast<std::ptrdiff_t>(length));
+    ASSERT_FALSE(decode_header(cut, "x"));
+  }
+  for (std::size_t length = 0; length < manifest.size(); ++length) {
+    Bytes cut(manifest.begin(), manifest.begin() + static_cast<std::ptrdiff_t>(length));
+    ASSERT_FALSE(decode_manifest(cut, "x"));
+    if (length < 16) continue;
+    reseal(cut);
+    const auto decoded = decode_manifest(cut, "x");
+    ASSERT_FALSE(decoded) << length;
+    ASSERT_EQ(decoded.error().code, Errc::kCorrupt);
+  }
+  Bytes longer = manifest;
+  longer.resize(longer.size() + 8);
+  reseal(longer);
+  EXPECT_FALSE(decode_manifest(longer, "x"));
+}
+
+TEST(StoreFormatTest, HostileBytesWithARightHashNeverHarm) {
+  const Bytes good = sample_manifest_bytes();
+  std::size_t accepted = 0;
+  for (std::uint64_t round = 0; round < 40000; ++round) {
+    Bytes bytes = good;
+    const std::uint64_t changes = 1 + mix64(1, round, 0) % 4;
+    for (std::uint64_t i = 0; i < changes; ++i) {
+      const std::size_t at = mix64(2, round, i) % (bytes.size() - 16);
+      const std::uint64_t value = mix64(3, round, i);
+      bytes[at] = value % 3 == 0 ? std::byte{0xFF} : std::byte{static_cast<unsigned char>(value)};
+    }
+    if (mix64(4, round, 0) % 4 == 0) bytes.resize(16 + mix64(5, round, 0) % (bytes.size() * 2));
+    reseal(bytes);
+    auto decoded = decode_manifest(bytes, "x");
+    if (!decoded) continue;
+    ++accepted;
+    static_cast<void>(plan_layout(decoded.value().geometry, false));
+  }
+  EXPECT_GT(accepted, 100U) << "the changes must reach behind the first checks";
+}
+
+// Offsets are those of the byte table in store_format.hpp.
+TEST(StoreFormatTest, HugeCountsAreRefusedBeforeAnythingIsAllocated) {
+  constexpr std::size_t kCountOffsets[] = {88, 96, 104, 112};
+  for (const std::size_t offset : kCountOffsets) {
+    for (const std::uint64_t count : {~std::uint64_t{0}, std::uint64_t{1} << 61,
+                                      std::uint64_t{1} << 32, kMaxBlocks, std::uint64_t{1} << 20}) {
+      Bytes bytes = sample_manifest_bytes();
+      put(bytes, offset, count);
+      reseal(bytes);
+      auto decoded = decode_manifest(bytes, "x");
+      ASSERT_FALSE(decoded) << offset << " " << count;
+      EXPECT_EQ(decoded.error().code, Errc::kCorrupt);
+    }
+  }
+  Bytes bytes = sample_manifest_bytes();
+  put(bytes, 84, std::uint32_t{9});  // sections
+  reseal(bytes);
+  EXPECT_FALSE(decode_manifest(bytes, "x"));
+}
+
+TEST(StoreFormatTest, NewerMajorsAndUnknownFeaturesAreUnsupportedNotCorrupt) {
+  for (const bool is_header : {true, false}) {
+    const auto decode = [&](const Bytes& bytes) {
+      if (!is_header) return decode_manifest(bytes, "x").error();
+      return decode_header(bytes, "x").error();
+    };
+    const Bytes good = is_header ? sample_header_bytes() : sample_manifest_bytes();
+    Bytes newer = good;
+    put(newer, 8, kFormatMajor + 1);
+    reseal(newer);
+    EXPECT_EQ(decode(newer).code, Errc::kUnsupported);
+    EXPECT_NE(decode(newer).message.find("newer"), std::string::npos);
+    Bytes feature = good;
+    put(feature, 24, std::uint64_t{1} << 63);
+    reseal(feature);
+    EXPECT_EQ(decode(feature).code, Errc::kUnsupported);
+    Bytes ancient = good;
+    put(ancient, 8, std::uint32_t{0});
+    reseal(ancient);
+    EXPECT_EQ(decode(ancient).code, Errc::kCorrupt);
+  }
+}
+
+TEST(StoreFormatTest, NewerMinorsAndCompatibleFeaturesAreAccepted) {
+  Bytes bytes = sample_manifest_bytes();
+  put(bytes, 12, std::uint32_t{9});
+  put(bytes, 16, ~std::uint64_t{0});
+  reseal(bytes);
+  EXPECT_TRUE(decode_manifest(bytes, "x"));
+}
+
+TEST(StoreFormatTest, RefusesABlobBeyondTheLimit) {
+  Manifest manifest = sample_manifest();
+  manifest.record.blob.resize(kMaxBlobBytes);
+  EXPECT_TRUE(encode_manifest(manifest));
+  manifest.record.blob.resize(kMaxBlobBytes + 1);
+  EXPECT_EQ(encode_manifest(manifest).error().code, Errc::kArgument);
+}
+
+TEST(StoreLayoutTest, LaysOutSlotsAndSpills) {
+  StoreGeometry geometry = sample_manifest().geometry;
+  auto layout = plan_layout(geometry, false);
+  ASSERT_TRUE(layout) << layout.error().message;
+  EXPECT_EQ(layout.value().slot_count, 3U) << "two for the mutable block, one for the frozen";
+  // 1 byte + sums, 4097 bytes + sums: 2 pages and 3 pages.
+  EXPECT_EQ(layout.value().slot_bytes, 5U * 4096);
+  EXPECT_EQ(layout.value().spill_offset_bytes, std::uint64_t{4} << 20);
+  EXPECT_EQ(layout.value().file_bytes, (std::uint64_t{4} << 20) + 4096);
+  EXPECT_EQ(plan_layout(geometry, true).value().slot_count, 2U);
+  geometry.blocks[0].lengths[0] = (std::uint64_t{2} << 20) + 1;
+  EXPECT_EQ(plan_layout(geometry, false).value().slot_bytes, std::uint64_t{4} << 20);
+}
+
+TEST(StoreLayoutTest, RefusesWhatIsBeyondTheLimits) {
+  const StoreGeometry good = sample_manifest().geometry;
+  const auto refused = [](const StoreGeometry& geometry) {
+    const auto layout = plan_layout(geometry, false);
+    return !layout && layout.error().code == Errc::kArgument;
+  };
+  StoreGeometry bad = good;
+  bad.sections.clear();
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.sections[0].tile_bytes = 0;
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.sections[1].name = "hi";
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.blocks[1].key = bad.blocks[0].key;
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.blocks[0].lengths.pop_back();
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.blocks[0].lengths[0] = ~std::uint64_t{0};
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.sections[0].tile_bytes = 1;
+  bad.blocks[0].lengths[0] = std::uint64_t{1} << 33;  // more tiles than 32 bits count
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.spill_bytes = {~std::uint64_t{0}};
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.blocks.clear();
+  EXPECT_TRUE(refused(bad));
+}
+
+}  // namespace
+}  // namespace penstock
