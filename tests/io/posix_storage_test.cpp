@@ -1,0 +1,178 @@
+// The operating system's files: modes, links, and system calls that fail. Failing calls are made by
+// a seccomp filter, which cannot be taken back, so those tests run in a child process.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <seccomp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "io/storage_worlds.hpp"
+
+namespace penstock::testing {
+namespace {
+
+class PosixStorageTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] static mode_t mode_of(const std::string& path) {
+    struct stat facts {};
+    EXPECT_EQ(::stat(path.c_str(), &facts), 0) << path;
+    return facts.st_mode & 07777;
+  }
+  StorageWorld world_{World::kThreads};
+  Storage& storage_ = world_.storage();
+};
+
+TEST_F(PosixStorageTest, ModesDoNotDependOnTheUmask) {
+  for (const mode_t mask : {mode_t{0}, mode_t{0777}}) {
+    const mode_t old = ::umask(mask);
+    const std::string suffix = std::to_string(mask);
+    const bool opened = storage_.open(world_.path("f" + suffix), {.create = true}).ok();
+    const bool written = storage_.write_file(world_.path("m" + suffix), {}).ok();
+    const bool made = storage_.make_directory(world_.path("d" + suffix)).ok();
+    ::umask(old);
+    ASSERT_TRUE(opened && written && made);
+    EXPECT_EQ(mode_of(world_.path("f" + suffix)), 0600U);
+    EXPECT_EQ(mode_of(world_.path("m" + suffix)), 0600U);
+    EXPECT_EQ(mode_of(world_.path("d" + suffix)), 0700U);
+  }
+  ASSERT_EQ(::chmod(world_.path("m0").c_str(), 0644), 0);
+  ASSERT_TRUE(storage_.write_file(world_.path("m0"), {}).ok());
+  EXPECT_EQ(mode_of(world_.path("m0")), 0600U);
+}
+
+TEST_F(PosixStorageTest, SymbolicLinksAreNotFollowed) {
+  ASSERT_TRUE(storage_.write_file(world_.path("real"), {}).ok());
+  ASSERT_EQ(::symlink(world_.path("real").c_str(), world_.path("link").c_str()), 0);
+  const auto opened = storage_.open(world_.path("link"), {});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().sys_errno, ELOOP);
+  EXPECT_FALSE(storage_.write_file(world_.path("link"), {}).ok());
+  EXPECT_FALSE(storage_.open(world_.path("link"), {.create = true}).ok());
+  EXPECT_FALSE(storage_.sync_file(world_.path("link")).ok());
+}
+
+TEST_F(PosixStorageTest, ADescriptorIsNotInherited) {
+  ASSERT_TRUE(storage_.open(world_.path("f"), {.create = true}).ok());
+  bool seen = false;
+  for (int descriptor = 3; descriptor < 64; ++descriptor) {
+    char target[512] = {};
+    const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+    if (::readlink(link.c_str(), target, sizeof target - 1) <= 0) continue;
+    if (world_.path("f") != target) continue;
+    seen = true;
+    EXPECT_NE(::fcntl(descriptor, F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_EQ(storage_.is_direct(1), (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0);
+  }
+  EXPECT_TRUE(seen);
+}
+
+TEST_F(PosixStorageTest, PreallocateReservesBlocks) {
+  const FileId file = storage_.open(world_.path("f"), {.create = true}).value();
+  ASSERT_TRUE(storage_.preallocate(file, 1 << 20).ok());
+  struct stat facts {};
+  ASSERT_EQ(::stat(world_.path("f").c_str(), &facts), 0);
+  EXPECT_GE(facts.st_blocks * 512, 1 << 20);
+}
+
+// --- system calls that fail ------------------------------------------------------------------
+
+void deny(int call, int error) {
+  scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+  const auto action = static_cast<std::uint32_t>(SCMP_ACT_ERRNO(static_cast<unsigned>(error)));
+  if (seccomp_rule_add(filter, action, call, 0) != 0 || seccomp_load(filter) != 0) std::_Exit(3);
+  seccomp_release(filter);
+}
+
+void deny_direct(int error) {
+  scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+  const auto action = static_cast<std::uint32_t>(SCMP_ACT_ERRNO(static_cast<unsigned>(error)));
+  const scmp_arg_cmp direct{2, SCMP_CMP_MASKED_EQ, O_DIRECT, O_DIRECT};
+  if (seccomp_rule_add(filter, action, SCMP_SYS(openat), 1, direct) != 0 ||
+      seccomp_load(filter) != 0) {
+    std::_Exit(3);
+  }
+  seccomp_release(filter);
+}
+
+// Ends the child process: 0 when every expectation holds.
+class Child {
+ public:
+  void expect(bool holds, const std::string& what) {
+    if (!holds) std::fprintf(stderr, "failed: %s\n", what.c_str());
+    good_ = good_ && holds;
+  }
+  [[noreturn]] void exit() {
+    std::error_code ignored;
+    std::filesystem::remove_all(world.directory(), ignored);
+    std::fprintf(stderr, "%s\n", good_ ? "all good" : "not good");
+    std::_Exit(good_ ? 0 : 1);
+  }
+  StorageWorld world{World::kThreads};
+  Storage& storage = world.storage();
+  FileId file = storage.open(world.path("f"), {.create = true}).value();
+
+ private:
+  bool good_ = true;
+};
+
+[[noreturn]] void without_fallocate() {
+  Child child;
+  deny(SCMP_SYS(fallocate), EOPNOTSUPP);
+  const std::uint64_t bytes = (3 << 20) + 5000;
+  const Status reserved = child.storage.preallocate(child.file, bytes);
+  child.expect(reserved.ok(), "preallocate falls back");
+  struct stat facts {};
+  ::stat(child.world.path("f").c_str(), &facts);
+  child.expect(facts.st_size == static_cast<off_t>(bytes), "length is exact");
+  child.expect(facts.st_blocks * 512 >= static_cast<off_t>(bytes), "blocks are taken");
+  child.exit();
+}
+
+[[noreturn]] void with_fallocate_out_of_space() {
+  Child child;
+  deny(SCMP_SYS(fallocate), ENOSPC);
+  const Status refused = child.storage.preallocate(child.file, 1 << 20);
+  child.expect(!refused && refused.error().code == Errc::kNoSpace, "kNoSpace");
+  child.expect(child.storage.size_bytes(child.file).value() == 0, "no growth left");
+  child.exit();
+}
+
+[[noreturn]] void with_failing_sync() {
+  Child child;
+  deny(SCMP_SYS(fdatasync), EIO);
+  const Status failed = child.storage.sync_data(child.file);
+  child.expect(!failed && failed.error().code == Errc::kIo && failed.error().sys_errno == EIO,
+               "kIo");
+  child.exit();
+}
+
+[[noreturn]] void without_direct() {
+  Child child;
+  deny_direct(EINVAL);
+  const auto opened = child.storage.open(child.world.path("g"), {.create = true});
+  child.expect(opened.ok(), "opens buffered");
+  const FileId file = opened.value();
+  child.expect(!child.storage.is_direct(file), "and says so");
+  child.expect(child.storage.is_direct(child.file), "the earlier file is direct");
+  Pages written(5 * kPageBytes), read(5 * kPageBytes);
+  fill_pattern(written.span(), 1);
+  child.expect(child.storage.write_at(file, 0, written.span()).ok(), "write");
+  child.expect(child.storage.read_at(file, 0, read.span()).ok(), "read");
+  child.expect(has_pattern(read.span(), 1), "same bytes");
+  child.expect(child.storage.open(child.world.directory(), {.temporary = true}).ok(), "temporary");
+  child.exit();
+}
+
+TEST(PosixStorageDeathTest, FailingSystemCallsAreHandled) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(without_fallocate(), ::testing::ExitedWithCode(0), "all good");
+  EXPECT_EXIT(with_fallocate_out_of_space(), ::testing::ExitedWithCode(0), "all good");
+  EXPECT_EXIT(with_failing_sync(), ::testing::ExitedWithCode(0), "all good");
+  EXPECT_EXIT(without_direct(), ::testing::ExitedWithCode(0), "all good");
+}
+
+}  // namespace
+}  // namespace penstock::testing
