@@ -29,7 +29,7 @@ namespace {
 
 // Unmapped space on both sides: an overrun faults, and the kernel cannot merge two arenas into one
 // mapping, whose huge pages could then not be told apart.
-constexpr std::uint64_t kGuardBytes = kHugePageBytes;
+constexpr std::uint64_t kGuardBytes = 4096;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
