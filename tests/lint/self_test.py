@@ -35,6 +35,7 @@ const char* raw = R"(using namespace std; new Text)";
 static_assert(sizeof(int) == 4);
 int million() { return 1'000'000; }
 auto one = std::unique_ptr<Text>(new Text());
+std::unique_ptr<Text> two(new Text());
 void* slot = ::operator new(8);  // lint: allow new because this line shows how to
 
 }  // namespace penstock
@@ -108,6 +109,7 @@ FAULTS = [
     ("banned", "src/base/text.cpp", "using namespace std;\n", "name what is used"),
     ("banned", "src/base/text.cpp", "void f() { throw 1; }\n", "return a Status"),
     ("banned", "src/base/text.cpp", "auto* p = new int;  // lint: allow new\n", "make_unique"),
+    ("banned", "src/base/text.cpp", "void f() { _exit(1); }\n", "return a Status"),
     ("banned", "src/cli/main.cpp", "int main() { exit(2); }\n", "return a Status"),
     ("cmake", "src/base/forgotten.cpp", "\n", "forgotten.cpp:1: listed in no CMakeLists.txt"),
     ("cmake", "src/base/CMakeLists.txt", "add_library(base context.cpp) # text.cpp\n",
