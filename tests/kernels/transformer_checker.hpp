@@ -53,7 +53,7 @@ class Verdict {
   explicit Verdict(std::string what) : what_(std::move(what)) {}
 
   void near(const char* name, std::size_t index, double got, double want, double tolerance) {
-    if (std::fabs(got - want) <= tolerance) return;
+    if (std::fabs(got - want) <= tolerance || !first_.empty()) return;
     std::ostringstream text;
     text.precision(9);
     text << name << '[' << index << "] = " << got << ", want " << want << " within " << tolerance;
@@ -61,7 +61,7 @@ class Verdict {
   }
   /// The same bits, NaNs alike.
   void same(const char* name, std::size_t index, float got, float want) {
-    if (canonical_bits(got) == canonical_bits(want)) return;
+    if (canonical_bits(got) == canonical_bits(want) || !first_.empty()) return;
     std::ostringstream text;
     text << name << '[' << index << "] = " << std::hexfloat << got << ", want exactly " << want;
     find(text.str());
