@@ -130,7 +130,8 @@ class EngineImpl final : public Engine, private CompletionSink {
   void write_outputs(std::uint32_t block, std::uint32_t tile);
   Status heal_section(std::uint32_t block, std::size_t section, const SlotEntry& entry);
   Status heal_gradient(std::uint32_t block);
-  bool gradient_holds(std::uint32_t block, std::uint32_t tile) const;
+  bool gradient_holds(std::uint32_t block, std::uint32_t tile, const std::byte* data) const;
+  bool spill_holds(std::uint32_t block, const std::byte* data) const;
   void sum_spill(std::uint32_t block);
 
   // --- engine_gradient.cpp

@@ -177,6 +177,7 @@ void EngineImpl::describe_requests(Operation& operation, std::size_t& parts) {
           state_base(command.block) + rest_bytes_, gradient_bytes);
       break;
     case Command::Kind::kSpillGradient:
+    case Command::Kind::kReopenGradient:
       add(store_->spill(plan_.blocks[command.block].spill_index), 0,
           frames_.gradient[command.frame].data, gradient_bytes);
       break;
@@ -248,6 +249,7 @@ void EngineImpl::count_traffic(const Operation& operation) {
                     homed(plan_.blocks[command.block].state_pinned), elements * kStateBytes);
       break;
     case Command::Kind::kReadGradient:
+    case Command::Kind::kReopenGradient:
       counters_.add(Link::kDriveRead, TensorClass::kGradient, TrafficKind::kSpill, elements * 2);
       break;
     case Command::Kind::kSpillGradient:
@@ -289,6 +291,14 @@ void EngineImpl::io_complete(const IoCompletion& completion) noexcept {
   count_traffic(operation);
   if (operation.command.kind == Command::Kind::kReadState) {
     rest_unverified_[operation.command.block] = 1;
+  }
+  if (operation.command.kind == Command::Kind::kReopenGradient &&
+      !spill_holds(operation.command.block, frames_.gradient[operation.command.frame].data)) {
+    fail(make_error(Errc::kCorrupt,
+                    fmt::format("spilled gradient of {} does not match its sum; the last commit "
+                                "(step {}) is safe: check the drive, then resume",
+                                block_name(operation.command.block), committed_step_)));
+    return;
   }
   finish(id);
 }

@@ -119,11 +119,18 @@ void EngineImpl::sum_spill(std::uint32_t block) {
   }
 }
 
-bool EngineImpl::gradient_holds(std::uint32_t block, std::uint32_t tile) const {
+bool EngineImpl::gradient_holds(std::uint32_t block, std::uint32_t tile,
+                                const std::byte* data) const {
   const TileSpan span = tile_span(plan_.blocks[block].elements, tile);
-  const auto* data = reinterpret_cast<const std::byte*>(gradient_data(block) + span.first);
-  return hash64(tile, {data, std::size_t{span.elements} * 2}) ==
+  return hash64(tile, {data + std::uint64_t{span.first} * 2, std::size_t{span.elements} * 2}) ==
          spill_sums_[first_tile_[block] + tile];
+}
+
+bool EngineImpl::spill_holds(std::uint32_t block, const std::byte* data) const {
+  for (std::uint32_t tile = 0; tile < tiles_of(plan_.blocks[block].elements); ++tile) {
+    if (!gradient_holds(block, tile, data)) return false;
+  }
+  return true;
 }
 
 // --- the fused pass --------------------------------------------------------------------------
@@ -187,7 +194,7 @@ bool EngineImpl::update_tile(const Operation& operation, std::uint32_t tile, boo
     }
   }
   const bool spilled = plan_.blocks[block].spill_index != kNone;
-  if (spilled && !gradient_holds(block, tile)) return false;
+  if (spilled && !gradient_holds(block, tile, state_base(block) + rest_bytes_)) return false;
   const bool lent = group_of(block).lent;
   if (lent) move_lent(block, tile, /*gather=*/true);
   const TileSpan span = tile_span(plan_.blocks[block].elements, tile);
@@ -328,11 +335,7 @@ Status EngineImpl::heal_gradient(std::uint32_t block) {
   std::byte* into = state_base(block) + rest_bytes_;
   for (int attempt = 0; attempt < 2; ++attempt) {
     PENSTOCK_CHECK_OK(parts_.storage.read_at(where.file, where.offset_bytes, {into, bytes}));
-    bool holds = true;
-    for (std::uint32_t tile = 0; tile < tiles_of(plan.elements); ++tile) {
-      holds = holds && gradient_holds(block, tile);
-    }
-    if (holds) return ok();
+    if (spill_holds(block, into)) return ok();
   }
   return make_error(
       Errc::kCorrupt,

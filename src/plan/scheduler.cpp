@@ -96,16 +96,35 @@ bool Scheduler::accepts_gradient(std::uint32_t block) const {
   return blocks_[block].state == BlockState::kBase;
 }
 
+bool Scheduler::take_stage(std::uint32_t block) {
+  if (free_stages_.empty()) {
+    for (std::uint32_t i = 0; i < blocks_.size() && spilling_ == 0; ++i) {
+      const bool staged = plan_.blocks[i].spill_index != kNone;
+      if (i != block && staged && blocks_[i].gradient == Gradient::kFilling) gradient_filled(i);
+    }
+    return false;
+  }
+  blocks_[block].gradient_frame = free_stages_.back();
+  free_stages_.pop_back();
+  return true;
+}
+
 std::uint32_t Scheduler::gradient_frame(std::uint32_t block) {
   Block& b = blocks_[block];
   if (b.gradient == Gradient::kFilling) return b.gradient_frame;
-  if (b.gradient != Gradient::kNone) return kNone;  // a dropped spill is still being written
-  if (plan_.blocks[block].spill_index == kNone) {
+  const bool spills = plan_.blocks[block].spill_index != kNone;
+  if (b.gradient == Gradient::kSpilled) {  // of this step: spilled before it was complete
+    if (take_stage(block)) {
+      b.gradient = Gradient::kReopening;
+      emit(Command::Kind::kReopenGradient, block, b.gradient_frame, kNoSlot, IoClass::kDemand);
+    }
+    return kNone;
+  }
+  if (b.gradient != Gradient::kNone) return kNone;
+  if (!spills) {
     b.gradient_frame = plan_.blocks[block].gradient_frame;
-  } else {
-    if (free_stages_.empty()) return kNone;
-    b.gradient_frame = free_stages_.back();
-    free_stages_.pop_back();
+  } else if (!take_stage(block)) {
+    return kNone;
   }
   b.gradient = Gradient::kFilling;
   return b.gradient_frame;
@@ -119,6 +138,7 @@ void Scheduler::gradient_filled(std::uint32_t block) {
     return;
   }
   b.gradient = Gradient::kSpilling;
+  ++spilling_;
   emit(Command::Kind::kSpillGradient, block, b.gradient_frame, kNoSlot, IoClass::kWriteBack);
 }
 
@@ -497,7 +517,11 @@ void Scheduler::done(const Command& command, std::span<const std::uint64_t> root
     case Command::Kind::kWriteState:
       written(command);
       break;
+    case Command::Kind::kReopenGradient:
+      b.gradient = Gradient::kFilling;
+      break;
     case Command::Kind::kSpillGradient:
+      --spilling_;
       free_stages_.push_back(b.gradient_frame);
       b.gradient_frame = kNone;
       b.gradient = Gradient::kSpilled;

@@ -42,6 +42,7 @@ struct Command {
     kWriteHi,        ///< hi and its sums -> slot
     kWriteState,     ///< lo, m, v with sums -> slot
     kSpillGradient,  ///< gradient frame -> spill extent
+    kReopenGradient, ///< spill extent -> gradient frame, to be filled further
     kCommit,         ///< flush and manifest (blocking task); no block
   };
   Kind kind = Kind::kCommit;
@@ -71,7 +72,9 @@ class Scheduler {
   /// Whether a gradient of the block for the next step may be taken: its data is the newest
   /// version.
   [[nodiscard]] bool accepts_gradient(std::uint32_t block) const;
-  /// A frame to fill with the block's gradient, the same until filled; kNone: wait.
+  /// A frame to fill with the block's gradient, the same until filled; kNone: wait. When all frames
+  /// are held by blocks whose other tensors may never get a gradient, one of these is spilled as it
+  /// is, and read back if more comes.
   [[nodiscard]] std::uint32_t gradient_frame(std::uint32_t block);
   /// Where the block's gradient is now (after gradient_frame()).
   [[nodiscard]] std::uint32_t held_gradient_frame(std::uint32_t block) const {
@@ -121,7 +124,14 @@ class Scheduler {
 
  private:
   enum class Copy : std::uint8_t { kAbsent, kReading, kVerifying, kPresent };
-  enum class Gradient : std::uint8_t { kNone, kFilling, kInFrame, kSpilling, kSpilled };
+  enum class Gradient : std::uint8_t {
+    kNone,
+    kFilling,
+    kInFrame,
+    kSpilling,
+    kSpilled,
+    kReopening,
+  };
 
   struct Block {
     std::uint64_t version = 0;
@@ -158,6 +168,7 @@ class Scheduler {
   bool take_state_frame(std::uint32_t block);
   void free_state_frame(std::uint32_t block);
   void free_gradient(std::uint32_t block);
+  [[nodiscard]] bool take_stage(std::uint32_t block);
   void update_done(std::uint32_t block, std::span<const std::uint64_t> roots);
   void write_sections(std::uint32_t block, SlotIndex slot, bool hi, bool rest, IoClass io_class);
   void written(const Command& command);
@@ -188,6 +199,7 @@ class Scheduler {
   std::uint32_t pump_number_ = 0;
   std::uint64_t updates_ = 0;  // version of the current record
   std::size_t unsettled_ = 0;
+  std::size_t spilling_ = 0;                   // stage frames on their way to the drive
   bool retry_records_ = false;  // a record waits for a slot or a frame
   bool sweep_ = false;
   bool commit_issued_ = false;
