@@ -1,0 +1,61 @@
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.hpp"
+#include "cli/signals.hpp"
+#include "cli/train_flags.hpp"
+
+namespace penstock {
+namespace {
+
+/// Tokens to standard output as they come: bytes as they are, others as numbers.
+class GenerateView final : public GenerateObserver {
+ public:
+  explicit GenerateView(Console& console) : console_(console) {}
+
+  void on_note(std::string_view sentence) override { console_.note(sentence); }
+
+  void on_token(std::uint32_t token, bool is_byte) override {
+    if (console_.json()) {
+      console_.data(nlohmann::json({{"schema", "penstock.generate/1"}, {"token", token}}).dump());
+    } else if (is_byte) {
+      const char byte = static_cast<char>(token);
+      console_.raw(std::string_view(&byte, 1));
+    } else {
+      console_.raw(fmt::format("{} ", token));
+    }
+  }
+
+ private:
+  Console& console_;
+};
+
+class GenerateCommand final : public Command {
+ public:
+  [[nodiscard]] std::string name() const override { return "generate"; }
+  [[nodiscard]] std::string summary() const override { return "Let a trained store write"; }
+  void declare(Flags& flags) override { flags_.declare(flags); }
+
+  Result<ExitCode> run(Console& console) override {
+    auto options = flags_.finish();
+    if (!options) return std::move(options).error();
+    GenerateView view(console);
+    const Status status = run_generate(options.value(), view, stop_requested());
+    if (!console.json()) console.raw("\n");
+    if (!status) return status.error();
+    return stop_requested() ? ExitCode::kStopped : ExitCode::kOk;
+  }
+
+ private:
+  GenerateFlags flags_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_generate_command() {
+  return std::make_unique<GenerateCommand>();
+}
+
+}  // namespace penstock

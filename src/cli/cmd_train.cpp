@@ -1,0 +1,48 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/command.hpp"
+#include "cli/signals.hpp"
+#include "cli/train_flags.hpp"
+#include "cli/train_view.hpp"
+
+namespace penstock {
+namespace {
+
+class TrainCommand final : public Command {
+ public:
+  [[nodiscard]] std::string name() const override { return "train"; }
+  [[nodiscard]] std::string summary() const override {
+    return "Train a transformer on any file, larger than the memory granted";
+  }
+  void declare(Flags& flags) override { flags_.declare(flags); }
+
+  Result<ExitCode> run(Console& console) override {
+    auto options = flags_.finish();
+    if (!options) return std::move(options).error();
+    TrainView view(console);
+    const Status status = run_train(options.value(), view, stop_requested());
+    if (!status) return status.error();
+    if (!view.end().stopped) return ExitCode::kOk;
+    console.finish_live();
+    if (!options.value().scratch) {
+      console.note(
+          fmt::format("stopped; go on with the same command and --resume (step {} is "
+                      "committed in {})",
+                      view.end().committed_step, options.value().resources.store));
+    }
+    return ExitCode::kStopped;
+  }
+
+ private:
+  TrainFlags flags_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_train_command() {
+  return std::make_unique<TrainCommand>();
+}
+
+}  // namespace penstock

@@ -1,0 +1,156 @@
+#include "cli/train_view.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/units.hpp"
+
+namespace penstock {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSchema = "penstock.train/1";
+
+std::string dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// JSON has no NaN and no infinity.
+json number(double value) {
+  return std::isfinite(value) ? json(value) : json(nullptr);
+}
+
+std::string clock_text(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  const auto all = static_cast<std::uint64_t>(std::min(seconds, 1e9));
+  const std::uint64_t hours = all / 3600;
+  const std::uint64_t minutes = all / 60 % 60;
+  return hours != 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, all % 60)
+                    : fmt::format("{}:{:02}", minutes, all % 60);
+}
+
+}  // namespace
+
+std::string step_text(const StepLine& line) {
+  std::string text = fmt::format("step {}/{}  loss {:.4f}  {:.0f} tok/s", line.step, line.steps,
+                                 line.loss, line.tokens_per_second);
+  for (const TierRate& rate : line.rates) {
+    text += fmt::format("  {} {}", rate.tier, format_rate(rate.bytes_per_second));
+  }
+  if (line.percent_of_bound > 0) text += fmt::format("  {:.0f} % of bound", line.percent_of_bound);
+  text += fmt::format("  eta {}", clock_text(line.seconds_left));
+  return line.applied ? text : text + "  skipped: gradient not finite";
+}
+
+void TrainView::on_note(std::string_view sentence) {
+  if (console_.json()) {
+    console_.data(dump({{"schema", kSchema}, {"event", "note"}, {"text", sentence}}));
+  } else {
+    console_.note(sentence);
+  }
+}
+
+void TrainView::on_start(const RunStart& start) {
+  if (console_.json()) {
+    console_.data(dump({{"schema", kSchema},
+                        {"event", "start"},
+                        {"model", start.model},
+                        {"family", start.family},
+                        {"parameters", start.parameters},
+                        {"state_bytes", start.state_bytes},
+                        {"ram_bytes", start.ram_bytes},
+                        {"data", start.data},
+                        {"data_kind", start.data_kind},
+                        {"vocab", start.vocab},
+                        {"train_tokens", start.train_tokens},
+                        {"held_out_tokens", start.held_out_tokens},
+                        {"bigram_nats", start.bigram_nats},
+                        {"first_step", start.first_step},
+                        {"steps", start.steps},
+                        {"threads", start.threads},
+                        {"scratch", start.scratch},
+                        {"queue", start.queue},
+                        {"isa", start.isa},
+                        {"plan", start.plan}}));
+    return;
+  }
+  console_.note(fmt::format("model  {} ({}), {} parameters, {} of state, {} of RAM", start.model,
+                            start.family, start.parameters, format_bytes(start.state_bytes),
+                            format_bytes(start.ram_bytes)));
+  console_.note(fmt::format("data   {} ({}, vocabulary {}), {} tokens, {} of them held out",
+                            start.data, start.data_kind, start.vocab,
+                            start.train_tokens + start.held_out_tokens, start.held_out_tokens));
+  if (start.bigram_nats > 0) {
+    console_.note(fmt::format("       counting pairs of bytes would reach a loss of {:.3f}",
+                              start.bigram_nats));
+  }
+  console_.note(
+      fmt::format("run    {} threads, {} kernels, {}", start.threads, start.isa, start.queue));
+  if (!start.plan.empty()) console_.note(fmt::format("plan   {}", start.plan));
+  if (start.first_step > 0) {
+    console_.note(fmt::format("resumed after step {} of {}", start.first_step, start.steps));
+  }
+  if (start.scratch) console_.warn("--scratch: nothing is committed, a crash loses the run");
+}
+
+void TrainView::on_step(const StepLine& line) {
+  if (!console_.json()) {
+    console_.live(step_text(line));
+    return;
+  }
+  json rates = json::object();
+  for (const TierRate& rate : line.rates) rates[rate.tier] = number(rate.bytes_per_second);
+  console_.data(dump({{"schema", kSchema},
+                      {"event", "step"},
+                      {"step", line.step},
+                      {"steps", line.steps},
+                      {"loss", number(line.loss)},
+                      {"lr", number(line.lr)},
+                      {"norm", number(line.norm)},
+                      {"clip", number(line.clip)},
+                      {"applied", line.applied},
+                      {"seconds", number(line.seconds)},
+                      {"tokens_per_second", number(line.tokens_per_second)},
+                      {"bytes_per_second", rates},
+                      {"percent_of_bound", number(line.percent_of_bound)},
+                      {"data_index", line.data_index},
+                      {"committed_step", line.committed_step}}));
+}
+
+void TrainView::on_eval(const EvalLine& line) {
+  if (console_.json()) {
+    console_.data(dump({{"schema", kSchema},
+                        {"event", "eval"},
+                        {"step", line.step},
+                        {"loss", number(line.loss)},
+                        {"tokens", line.tokens}}));
+  } else {
+    console_.note(fmt::format("eval   step {}: held-out loss {:.4f} over {} tokens", line.step,
+                              line.loss, line.tokens));
+  }
+}
+
+void TrainView::on_end(const RunEnd& end) {
+  end_ = end;
+  console_.finish_live();
+  if (console_.json()) {
+    console_.data(dump({{"schema", kSchema},
+                        {"event", "end"},
+                        {"step", end.step},
+                        {"committed_step", end.committed_step},
+                        {"stopped", end.stopped},
+                        {"seconds", number(end.seconds)},
+                        {"held_out_loss", number(end.held_out_loss)},
+                        {"hash", end.hash}}));
+    return;
+  }
+  console_.note(fmt::format("{} after step {} in {}, committed step {}",
+                            end.stopped ? "stopped" : "done", end.step, clock_text(end.seconds),
+                            end.committed_step));
+  if (!end.hash.empty()) console_.note(fmt::format("hash   {}", end.hash));
+}
+
+}  // namespace penstock
