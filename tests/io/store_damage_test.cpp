@@ -162,7 +162,7 @@ TEST_F(StoreTest, AStaleBlockIsFound) {
 
 TEST_F(StoreTest, EitherHeaderIsEnoughAndBothBadIsCorrupt) {
   make_committed(0);
-  for (const std::uint64_t copy : {0, 1}) {
+  for (const std::uint64_t copy : {0U, 1U}) {
     flip_at(*storage_, "data.0", copy * 4096 + 60, 1);
     auto store = open();
     ASSERT_TRUE(store);

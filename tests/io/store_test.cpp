@@ -68,7 +68,7 @@ TEST_F(StoreTest, HoldsSectionsOfAnyLength) {
   StoreGeometry geometry;
   geometry.sections = {{"a", "u8", true, 4096}, {"b", "u8", true, 7}};
   std::uint64_t key = 1;
-  for (const std::uint64_t length : {0, 1, 3, 255, 4095, 4096, 4097, 8191, 12289}) {
+  for (const std::uint64_t length : {0U, 1U, 3U, 255U, 4095U, 4096U, 4097U, 8191U, 12289U}) {
     geometry.blocks.push_back({key++, {length, 12289 - length}, key % 2 == 0});
   }
   auto store = create(geometry);

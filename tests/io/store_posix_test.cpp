@@ -1,0 +1,140 @@
+// The same store on the operating system's files: what a simulation cannot show, which is real
+// descriptors, modes, locks between processes and SIGKILL.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "io/store_fixture.hpp"
+#include "io/store_verify.hpp"
+
+namespace penstock::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StorePosixTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "penstock_store_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+    directory_ = name + "/store";
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void write_all(Storage& storage, const Store& store, SlotTable& table, std::uint64_t version) {
+    for (std::size_t block = 0; block < store.geometry().blocks.size(); ++block) {
+      if (version != 0 && store.geometry().blocks[block].frozen) continue;
+      write_version(storage, store, table, block, version);
+    }
+  }
+
+  /// Creates the store and commits steps 0..last; every step is announced on `pipe` once committed.
+  void train(std::uint64_t last, int pipe = -1) {
+    auto store = create_store(*storage_, directory_, small_geometry(), quick_options());
+    ASSERT_TRUE(store) << store.error().message;
+    SlotTable table = store.value()->make_table();
+    for (std::uint64_t step = 0; step <= last; ++step) {
+      write_all(*storage_, *store.value(), table, step);
+      const Status done = commit_all(*store.value(), table, step);
+      ASSERT_TRUE(done) << done.error().message;
+      if (pipe < 0) continue;
+      ASSERT_EQ(::write(pipe, &step, sizeof step), ssize_t{sizeof step});
+    }
+  }
+
+  std::string root_, directory_;
+  std::unique_ptr<Storage> storage_ = make_posix_storage();
+};
+
+TEST_F(StorePosixTest, CommittedStateComesBackWithPrivateFiles) {
+  train(3);
+  auto store = open_store(*storage_, directory_, quick_options(), true);
+  ASSERT_TRUE(store) << store.error().message;
+  EXPECT_EQ(store.value()->committed().step, 3U);
+  const SlotTable table = store.value()->make_table();
+  for (std::size_t block = 0; block < table.block_count(); ++block) {
+    EXPECT_EQ(check_block(*store.value(), table, block, block == 5 ? 0 : 3), "");
+  }
+  EXPECT_TRUE(verify_store(*store.value()).value().empty());
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    struct stat facts {};
+    ASSERT_EQ(stat(entry.path().c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 0777, 0600U) << entry.path();
+  }
+}
+
+TEST_F(StorePosixTest, ACutDataFileIsCorrupt) {
+  train(0);
+  fs::resize_file(directory_ + "/data.0", fs::file_size(directory_ + "/data.0") - 4096);
+  EXPECT_EQ(open_store(*storage_, directory_, quick_options(), true).error().code, Errc::kCorrupt);
+}
+
+TEST_F(StorePosixTest, ScratchLeavesNothingBehind) {
+  StoreOptions options = quick_options();
+  options.scratch = true;
+  {
+    auto store = create_store(*storage_, directory_, small_geometry(), options);
+    ASSERT_TRUE(store) << store.error().message;
+    SlotTable table = store.value()->make_table();
+    write_all(*storage_, *store.value(), table, 0);
+    EXPECT_EQ(check_block(*store.value(), table, 0, 0), "");
+    EXPECT_TRUE(fs::is_empty(directory_));
+  }
+  EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+// The child trains until it is killed at some moment; what it announced must be there.
+TEST_F(StorePosixTest, SurvivesSigkill) {
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    fs::remove_all(directory_);
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      close(ends[0]);
+      train(1'000'000, ends[1]);
+      _exit(1);
+    }
+    ASSERT_GT(child, 0);
+    close(ends[1]);
+    std::uint64_t announced = 0;
+    // Kill between two announcements: after the round-th one, amid the work for the next.
+    while (announced<round&& ::read(ends[0], &announced, sizeof announced)> 0) {
+    }
+    usleep(static_cast<useconds_t>(mix64(3, round, 0) % 3000));
+    if (round != 0) {  // it holds the lock by now
+      auto busy = open_store(*storage_, directory_, quick_options(), true);
+      ASSERT_FALSE(busy);
+      EXPECT_NE(busy.error().message.find("in use by pid " + std::to_string(child)),
+                std::string::npos)
+          << busy.error().message;
+    }
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "round " << round;
+    bool any = round != 0;
+    while (::read(ends[0], &announced, sizeof announced) > 0) any = true;
+    close(ends[0]);
+    auto store = open_store(*storage_, directory_, quick_options(), true);
+    if (!any) continue;  // killed before the first commit was announced
+    ASSERT_TRUE(store) << store.error().message;
+    const std::uint64_t step = store.value()->committed().step;
+    EXPECT_GE(step, announced);
+    EXPECT_LE(step, announced + 1);
+    const SlotTable table = store.value()->make_table();
+    for (std::size_t block = 0; block < table.block_count(); ++block) {
+      EXPECT_EQ(check_block(*store.value(), table, block, block == 5 ? 0 : step), "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock::test
