@@ -1,6 +1,6 @@
 #pragma once
 
-/// The 16-lane vector vocabulary of our CPU kernels, on baseline x86-64: plain loops.
+/// The 16-lane vector vocabulary of our CPU kernels, on baseline x86-64.
 ///
 /// vec_scalar.hpp, vec_avx2.hpp and vec_avx512.hpp define the same names, in the namespaces
 /// `scalar`, `avx2`, `avx512`, each with the same bits as this one:
@@ -29,152 +29,178 @@ namespace {
 
 inline constexpr int kLanes = 16;
 
+// The compiler's own vectors: it cuts one operation on 16 lanes into what the processor has. Loops
+// over 16 array elements mean the same, but take minutes to compile with sanitizers; where one is
+// needed, it is not inlined for the same reason.
+using Floats [[gnu::vector_size(64)]] = float;
+using Words [[gnu::vector_size(64)]] = std::uint32_t;
+using Ints [[gnu::vector_size(64)]] = std::int32_t;
+
 struct F32 {
-  float lane[kLanes];
+  Floats all;
 };
 struct U32 {
-  std::uint32_t lane[kLanes];
+  Words all;
 };
-struct Mask {
-  bool lane[kLanes];
+struct Mask {  // all bits of a lane set, or none
+  Words all;
 };
-
-template <class Out, class Function>
-inline Out each_lane(Function function) {
-  Out out;
-  for (int i = 0; i < kLanes; ++i) out.lane[i] = function(i);
-  return out;
-}
 
 struct Kit {
   using F32 = scalar::F32;
   using U32 = scalar::U32;
   using Mask = scalar::Mask;
 
-  static F32 set(float x) {
-    return each_lane<F32>([=](int) { return x; });
-  }
+  static F32 set(float x) { return {Floats{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}}; }
   static U32 set_u32(std::uint32_t x) {
-    return each_lane<U32>([=](int) { return x; });
+    return {Words{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}};
   }
   /// Lanes 0 .. lanes-1.
   static Mask first_lanes(std::size_t lanes) {
-    return each_lane<Mask>([=](int i) { return static_cast<std::size_t>(i) < lanes; });
+    const U32 count = set_u32(static_cast<std::uint32_t>(lanes));
+    return {reinterpret_cast<Words>(lane_index().all < count.all)};
   }
   /// 0, 1, ... 15.
-  static U32 lane_index() {
-    return each_lane<U32>([](int i) { return static_cast<std::uint32_t>(i); });
-  }
+  static U32 lane_index() { return {Words{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}; }
 
-  static F32 load(const float* p) {
-    return each_lane<F32>([=](int i) { return p[i]; });
-  }
+  static F32 load(const float* p) { return load(p, kLanes); }
   static F32 load(const float* p, std::size_t lanes) {
-    return each_lane<F32>([=](int i) { return static_cast<std::size_t>(i) < lanes ? p[i] : 0.0F; });
+    F32 x = {};
+    __builtin_memcpy(&x, p, lanes * sizeof(float));
+    return x;
   }
-  static void store(float* p, F32 x) {
-    for (int i = 0; i < kLanes; ++i) p[i] = x.lane[i];
-  }
+  static void store(float* p, F32 x) { store(p, x, kLanes); }
   static void store(float* p, F32 x, std::size_t lanes) {
-    for (std::size_t i = 0; i < lanes; ++i) p[i] = x.lane[i];
+    __builtin_memcpy(p, &x, lanes * sizeof(float));
   }
 
   /// 16-bit words, zero-extended; stores keep the low 16 bits.
-  static U32 load_u16(const std::uint16_t* p) {
-    return each_lane<U32>([=](int i) { return static_cast<std::uint32_t>(p[i]); });
+  [[gnu::noinline]] static U32 load_u16(const std::uint16_t* p, std::size_t lanes = kLanes) {
+    U32 x = {};
+    for (std::size_t i = 0; i < lanes; ++i) x.all[i] = p[i];
+    return x;
   }
-  static U32 load_u16(const std::uint16_t* p, std::size_t lanes) {
-    return each_lane<U32>([=](int i) {
-      return static_cast<std::size_t>(i) < lanes ? static_cast<std::uint32_t>(p[i]) : 0U;
-    });
-  }
-  static void store_u16(std::uint16_t* p, U32 x) {
-    for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::uint16_t>(x.lane[i]);
-  }
-  static void store_u16(std::uint16_t* p, U32 x, std::size_t lanes) {
-    for (std::size_t i = 0; i < lanes; ++i) p[i] = static_cast<std::uint16_t>(x.lane[i]);
+  [[gnu::noinline]] static void store_u16(std::uint16_t* p, U32 x, std::size_t lanes = kLanes) {
+    for (std::size_t i = 0; i < lanes; ++i) p[i] = static_cast<std::uint16_t>(x.all[i]);
   }
 
   /// f16, converted as VCVTPH2PS and VCVTPS2PH (to nearest even) do: f16 subnormals are kept
   /// whatever MXCSR says. NaN comes out as some quiet NaN.
-  static F32 load_f16(const std::uint16_t* p) {
-    return each_lane<F32>(
-        [=](int i) { return __builtin_bit_cast(float, math::f16_bits_to_f32_bits(p[i])); });
+  [[gnu::noinline]] static F32 load_f16(const std::uint16_t* p, std::size_t lanes = kLanes) {
+    U32 x = {};
+    for (std::size_t i = 0; i < lanes; ++i) x.all[i] = math::f16_bits_to_f32_bits(p[i]);
+    return {reinterpret_cast<Floats>(x.all)};
   }
-  static F32 load_f16(const std::uint16_t* p, std::size_t lanes) {
-    return each_lane<F32>([=](int i) {
-      const std::uint16_t half = static_cast<std::size_t>(i) < lanes ? p[i] : std::uint16_t{0};
-      return __builtin_bit_cast(float, math::f16_bits_to_f32_bits(half));
-    });
-  }
-  static void store_f16(std::uint16_t* p, F32 x, std::size_t lanes = kLanes) {
-    for (std::size_t i = 0; i < lanes; ++i) {
-      p[i] = math::f32_bits_to_f16_bits(__builtin_bit_cast(std::uint32_t, x.lane[i]));
-    }
+  [[gnu::noinline]] static void store_f16(std::uint16_t* p, F32 x, std::size_t lanes = kLanes) {
+    const Words words = reinterpret_cast<Words>(x.all);
+    for (std::size_t i = 0; i < lanes; ++i) p[i] = math::f32_bits_to_f16_bits(words[i]);
   }
 };
 
-inline F32 operator+(F32 a, F32 b) {
-  return each_lane<F32>([&](int i) { return a.lane[i] + b.lane[i]; });
-}
-inline F32 operator-(F32 a, F32 b) {
-  return each_lane<F32>([&](int i) { return a.lane[i] - b.lane[i]; });
-}
-inline F32 operator*(F32 a, F32 b) {
-  return each_lane<F32>([&](int i) { return a.lane[i] * b.lane[i]; });
-}
-inline F32 operator/(F32 a, F32 b) {
-  return each_lane<F32>([&](int i) { return a.lane[i] / b.lane[i]; });
-}
-/// a * b + c, rounded once. The C library's function: exact also where the processor has no FMA.
-inline F32 fma(F32 a, F32 b, F32 c) {
-  return each_lane<F32>([&](int i) { return __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]); });
-}
-inline F32 sqrt(F32 a) {
-  return each_lane<F32>([&](int i) { return __builtin_sqrtf(a.lane[i]); });
-}
-inline F32 min(F32 a, F32 b) {
-  return each_lane<F32>([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
-}
-inline F32 max(F32 a, F32 b) {
-  return each_lane<F32>([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
-}
-
 inline U32 bits(F32 a) {
-  return __builtin_bit_cast(U32, a);
+  return {reinterpret_cast<Words>(a.all)};
 }
 inline F32 from_bits(U32 a) {
-  return __builtin_bit_cast(F32, a);
+  return {reinterpret_cast<Floats>(a.all)};
 }
 inline U32 operator+(U32 a, U32 b) {
-  return each_lane<U32>([&](int i) { return a.lane[i] + b.lane[i]; });
+  return {a.all + b.all};
 }
 inline U32 operator-(U32 a, U32 b) {
-  return each_lane<U32>([&](int i) { return a.lane[i] - b.lane[i]; });
+  return {a.all - b.all};
 }
 inline U32 operator&(U32 a, U32 b) {
-  return each_lane<U32>([&](int i) { return a.lane[i] & b.lane[i]; });
+  return {a.all & b.all};
 }
 inline U32 operator|(U32 a, U32 b) {
-  return each_lane<U32>([&](int i) { return a.lane[i] | b.lane[i]; });
+  return {a.all | b.all};
 }
 inline U32 operator^(U32 a, U32 b) {
-  return each_lane<U32>([&](int i) { return a.lane[i] ^ b.lane[i]; });
+  return {a.all ^ b.all};
 }
 template <int kCount>
 inline U32 shift_left(U32 a) {
-  return each_lane<U32>([&](int i) { return a.lane[i] << kCount; });
+  return {a.all << kCount};
 }
 template <int kCount>
 inline U32 shift_right(U32 a) {
-  return each_lane<U32>([&](int i) { return a.lane[i] >> kCount; });
+  return {a.all >> kCount};
 }
 /// Shifts copies of the sign bit in.
 template <int kCount>
 inline U32 shift_right_signed(U32 a) {
-  return each_lane<U32>([&](int i) {
-    return static_cast<std::uint32_t>(static_cast<std::int32_t>(a.lane[i]) >> kCount);
-  });
+  return {reinterpret_cast<Words>(reinterpret_cast<Ints>(a.all) >> kCount)};
+}
+
+inline Mask less(F32 a, F32 b) {
+  return {reinterpret_cast<Words>(a.all < b.all)};
+}
+inline Mask less_equal(F32 a, F32 b) {
+  return {reinterpret_cast<Words>(a.all <= b.all)};
+}
+inline Mask equal(F32 a, F32 b) {
+  return {reinterpret_cast<Words>(a.all == b.all)};
+}
+inline Mask is_nan(F32 a) {
+  return {reinterpret_cast<Words>(a.all != a.all)};
+}
+inline Mask equal(U32 a, U32 b) {
+  return {reinterpret_cast<Words>(a.all == b.all)};
+}
+inline Mask operator&(Mask a, Mask b) {
+  return {a.all & b.all};
+}
+inline Mask operator|(Mask a, Mask b) {
+  return {a.all | b.all};
+}
+inline bool any(Mask a) {
+  std::uint32_t found = 0;
+  for (int i = 0; i < kLanes; ++i) found |= a.all[i];
+  return found != 0;
+}
+/// a where the mask is set, else b.
+inline U32 select(Mask mask, U32 a, U32 b) {
+  return {(mask.all & a.all) | (~mask.all & b.all)};
+}
+inline F32 select(Mask mask, F32 a, F32 b) {
+  return from_bits(select(mask, bits(a), bits(b)));
+}
+
+inline F32 operator+(F32 a, F32 b) {
+  return {a.all + b.all};
+}
+inline F32 operator-(F32 a, F32 b) {
+  return {a.all - b.all};
+}
+inline F32 operator*(F32 a, F32 b) {
+  return {a.all * b.all};
+}
+inline F32 operator/(F32 a, F32 b) {
+  return {a.all / b.all};
+}
+
+struct LaneByLane {
+  [[gnu::noinline]] static F32 fma(F32 a, F32 b, F32 c) {
+    for (int i = 0; i < kLanes; ++i) c.all[i] = __builtin_fmaf(a.all[i], b.all[i], c.all[i]);
+    return c;
+  }
+  [[gnu::noinline]] static F32 sqrt(F32 a) {
+    for (int i = 0; i < kLanes; ++i) a.all[i] = __builtin_sqrtf(a.all[i]);
+    return a;
+  }
+};
+/// a * b + c, rounded once. The C library's function: exact also where the processor has no FMA.
+inline F32 fma(F32 a, F32 b, F32 c) {
+  return LaneByLane::fma(a, b, c);
+}
+inline F32 sqrt(F32 a) {
+  return LaneByLane::sqrt(a);
+}
+inline F32 min(F32 a, F32 b) {
+  return select(less(a, b), a, b);
+}
+inline F32 max(F32 a, F32 b) {
+  return select(less(b, a), a, b);
 }
 inline F32 operator-(F32 a) {
   return from_bits(bits(a) ^ Kit::set_u32(0x80000000U));
@@ -185,63 +211,31 @@ inline F32 abs(F32 a) {
 
 /// To the nearest (even) signed integer; out of range and NaN give 0x80000000.
 inline U32 round_to_int(F32 a) {
-  return each_lane<U32>(
-      [&](int i) { return static_cast<std::uint32_t>(_mm_cvtss_si32(_mm_set_ss(a.lane[i]))); });
+  U32 out = {};
+  for (int i = 0; i < kLanes; ++i) {
+    out.all[i] = static_cast<std::uint32_t>(_mm_cvtss_si32(_mm_set_ss(a.all[i])));
+  }
+  return out;
 }
 /// From a signed integer, rounded to nearest even.
 inline F32 int_to_float(U32 a) {
-  return each_lane<F32>(
-      [&](int i) { return static_cast<float>(static_cast<std::int32_t>(a.lane[i])); });
-}
-
-inline Mask less(F32 a, F32 b) {
-  return each_lane<Mask>([&](int i) { return a.lane[i] < b.lane[i]; });
-}
-inline Mask less_equal(F32 a, F32 b) {
-  return each_lane<Mask>([&](int i) { return a.lane[i] <= b.lane[i]; });
-}
-inline Mask equal(F32 a, F32 b) {
-  return each_lane<Mask>([&](int i) { return a.lane[i] == b.lane[i]; });
-}
-inline Mask is_nan(F32 a) {
-  return each_lane<Mask>([&](int i) { return a.lane[i] != a.lane[i]; });
-}
-inline Mask equal(U32 a, U32 b) {
-  return each_lane<Mask>([&](int i) { return a.lane[i] == b.lane[i]; });
-}
-inline Mask operator&(Mask a, Mask b) {
-  return each_lane<Mask>([&](int i) { return a.lane[i] && b.lane[i]; });
-}
-inline Mask operator|(Mask a, Mask b) {
-  return each_lane<Mask>([&](int i) { return a.lane[i] || b.lane[i]; });
-}
-inline bool any(Mask a) {
-  bool found = false;
-  for (int i = 0; i < kLanes; ++i) found = found || a.lane[i];
-  return found;
-}
-/// a where the mask is set, else b.
-inline F32 select(Mask mask, F32 a, F32 b) {
-  return each_lane<F32>([&](int i) { return mask.lane[i] ? a.lane[i] : b.lane[i]; });
-}
-inline U32 select(Mask mask, U32 a, U32 b) {
-  return each_lane<U32>([&](int i) { return mask.lane[i] ? a.lane[i] : b.lane[i]; });
+  return {__builtin_convertvector(reinterpret_cast<Ints>(a.all), Floats)};
 }
 
 /// The fixed lane tree: lanes i and i+8, then i+4, i+2, i+1.
 inline float sum_lanes(F32 a) {
   for (int step = kLanes / 2; step > 0; step /= 2) {
-    for (int i = 0; i < step; ++i) a.lane[i] = a.lane[i] + a.lane[i + step];
+    for (int i = 0; i < step; ++i) a.all[i] = a.all[i] + a.all[i + step];
   }
-  return a.lane[0];
+  return a.all[0];
 }
 inline float max_lanes(F32 a) {
   for (int step = kLanes / 2; step > 0; step /= 2) {
     for (int i = 0; i < step; ++i) {
-      a.lane[i] = a.lane[i] > a.lane[i + step] ? a.lane[i] : a.lane[i + step];
+      a.all[i] = a.all[i] > a.all[i + step] ? a.all[i] : a.all[i + step];
     }
   }
-  return a.lane[0];
+  return a.all[0];
 }
 
 }  // namespace
