@@ -7,13 +7,13 @@
 /// Memory:  one primitive per shape, made by prepare(); run() allocates nothing. Its scratch is the
 ///   caller's: scratchpad_bytes() is the largest that any prepared shape needs.
 /// Numbers: one shape gives the same bits for every repeat, offset and thread count on one
-///   instruction set (tested here for the shapes we use); the set is pinned for the whole process
-///   before the first product and reported by isa(). Products run in the default floating-point
-///   mode, so that their worker threads and the caller treat denormals alike.
-/// Threads: one Matmul belongs to one thread. Its `threads` are OpenMP's (libgomp, with which
-/// Debian
-///   builds oneDNN) and belong to the process. Programs should start with OMP_WAIT_POLICY=passive:
-///   libgomp reads it once when loaded, and by default spins on cores that other threads need.
+///   instruction set; the price is that products run on one thread below AVX-512 (matmul.cpp says
+///   why). The set is pinned for the whole process before the first product; isa() reports it.
+///   Products run in the default floating-point mode, so that their worker threads and the caller
+///   treat denormals alike.
+/// Threads: one Matmul belongs to one thread. Its `threads` are OpenMP's (Debian builds oneDNN on
+///   libgomp). Programs should start with OMP_WAIT_POLICY=passive: libgomp reads it once when
+///   loaded, and by default spins on cores that other threads need.
 /// Errors:  kUnsupported when oneDNN has no such product here, kArgument for a bad shape or name.
 
 #include <compare>

@@ -129,6 +129,7 @@ TEST_P(MatmulTest, GivesTheSameBitsForAnyThreadCountAndOffset) {
       {type, 96, 1152, 384, 384, 1152, 1152, false, false, true},
       {type, 384, 1024, 96, 384, 1024, 1024, true, false, true},
       {type, 64, 64, 2048, 64, 64, 64, true, false, true},
+      {type, 70, 48, 3000, 70, 48, 48, true, false, false},
       {type, 128, 128, 64, 192, 192, 128, false, true, false},
       {type, 128, 64, 128, 128, 192, 64, false, false, false},
       {type, 37, 50, 61, 61, 61, 50, false, true, false},
