@@ -3,6 +3,7 @@
 /// What the simulated storage and its queues share: the tree, open files, faults, the observer.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -19,6 +20,16 @@ struct OpenFile {
   bool write = false;
 };
 
+/// A name in a directory, whether or not it exists.
+struct Place {
+  NodePtr directory, node;  // node is null when there is nothing of that name
+  std::string name;
+};
+
+/// The Error of a failed call on a path: "<what> \"<path>\" (simulated): <errno text>; <advice>".
+Error failure(Errc code, std::string_view what, std::string_view path, int error,
+              std::string_view advice);
+
 struct Drive {
   Drive(Timeline& timeline_in, const SimFaults& faults_in)
       : timeline(timeline_in), faults(faults_in), root(std::make_shared<Node>()) {
@@ -29,6 +40,13 @@ struct Drive {
   [[nodiscard]] const OpenFile* find(FileId file) const {
     return file != 0 && file <= open.size() && open[file - 1].node ? &open[file - 1] : nullptr;
   }
+
+  // Paths begin at the root, whether or not they start with a slash.
+  [[nodiscard]] NodePtr find_node(const std::string& path) const;  // null when there is none
+  [[nodiscard]] Result<Place> place(const std::string& path, std::string_view what) const;
+  [[nodiscard]] Result<NodePtr> find_file(const std::string& path, std::string_view what) const;
+  [[nodiscard]] Result<NodePtr> find_directory(const std::string& path,
+                                               std::string_view what) const;
 
   /// Draws whether a fault of this probability strikes; draws nothing when it cannot.
   bool strikes(std::uint32_t probability) {

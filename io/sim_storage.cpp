@@ -14,26 +14,10 @@ namespace penstock {
 namespace {
 
 using sim::Drive;
+using sim::failure;
 using sim::Node;
 using sim::NodePtr;
-
-Error failure(Errc code, std::string_view what, std::string_view path, int error,
-              std::string_view advice) {
-  return make_error(code,
-                    fmt::format("{} \"{}\" (simulated): {} ({}); {}", what, path,
-                                std::strerror(error), error, advice),
-                    error);
-}
-
-std::vector<std::string> split(const std::string& path) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at < path.size();) {
-    const std::size_t end = std::min(path.find('/', at), path.size());
-    if (end > at && path.substr(at, end - at) != ".") parts.push_back(path.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
+using sim::Place;
 
 class SimStorageImpl final : public SimStorage {
  public:
@@ -59,7 +43,9 @@ class SimStorageImpl final : public SimStorage {
   Status remove(const std::string& path) override;
   Status sync_directory(const std::string& path) override;
   Status make_directory(const std::string& path) override;
-  Result<bool> exists(const std::string& path) override { return find(path) != nullptr; }
+  Result<bool> exists(const std::string& path) override {
+    return drive_->find_node(path) != nullptr;
+  }
   Result<std::vector<std::string>> list(const std::string& directory) override;
   Result<std::uint64_t> free_bytes(const std::string& directory) override;
   Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
@@ -75,15 +61,6 @@ class SimStorageImpl final : public SimStorage {
   std::uint64_t digest() const override { return sim::tree_digest(*drive_->root); }
 
  private:
-  struct Place {  // a name in a directory, whether or not it exists
-    NodePtr directory, node;
-    std::string name;
-  };
-
-  [[nodiscard]] NodePtr find(const std::string& path) const;
-  [[nodiscard]] Result<Place> place(const std::string& path, std::string_view what) const;
-  Result<NodePtr> find_file(const std::string& path, std::string_view what) const;
-  Result<NodePtr> find_directory(const std::string& path, std::string_view what) const;
   Result<const sim::OpenFile*> opened(FileId file, std::string_view what) const;
   Status check_transfer(const sim::OpenFile& file, std::uint64_t offset_bytes, std::size_t bytes,
                         std::string_view what) const;
@@ -93,52 +70,6 @@ class SimStorageImpl final : public SimStorage {
 
   std::shared_ptr<Drive> drive_;  // shared with the queues, which may outlive the storage
 };
-
-NodePtr SimStorageImpl::find(const std::string& path) const {
-  NodePtr node = drive_->root;
-  for (const std::string& part : split(path)) {
-    if (!node->is_directory) return nullptr;
-    const auto it = node->current.find(part);
-    if (it == node->current.end()) return nullptr;
-    node = it->second;
-  }
-  return node;
-}
-
-Result<SimStorageImpl::Place> SimStorageImpl::place(const std::string& path,
-                                                    std::string_view what) const {
-  std::vector<std::string> parts = split(path);
-  if (parts.empty()) {
-    return failure(Errc::kIo, what, path, EISDIR, "name something inside the root");
-  }
-  Place place{drive_->root, nullptr, parts.back()};
-  parts.pop_back();
-  for (const std::string& part : parts) {
-    const auto it = place.directory->current.find(part);
-    if (it == place.directory->current.end() || !it->second->is_directory) {
-      return failure(Errc::kIo, what, path, ENOENT, "make its directory first");
-    }
-    place.directory = it->second;
-  }
-  const auto it = place.directory->current.find(place.name);
-  if (it != place.directory->current.end()) place.node = it->second;
-  return place;
-}
-
-Result<NodePtr> SimStorageImpl::find_file(const std::string& path, std::string_view what) const {
-  NodePtr node = find(path);
-  if (!node) return failure(Errc::kIo, what, path, ENOENT, "check the path");
-  if (node->is_directory) return failure(Errc::kIo, what, path, EISDIR, "name a file");
-  return node;
-}
-
-Result<NodePtr> SimStorageImpl::find_directory(const std::string& path,
-                                               std::string_view what) const {
-  NodePtr node = find(path);
-  if (!node) return failure(Errc::kIo, what, path, ENOENT, "make the directory first");
-  if (!node->is_directory) return failure(Errc::kIo, what, path, ENOTDIR, "name a directory");
-  return node;
-}
 
 Result<const sim::OpenFile*> SimStorageImpl::opened(FileId file, std::string_view what) const {
   if (const sim::OpenFile* found = drive_->find(file)) return found;
@@ -154,16 +85,17 @@ FileId SimStorageImpl::add_open(NodePtr node, const std::string& path, bool writ
 
 Result<FileId> SimStorageImpl::open(const std::string& path, const OpenOptions& options) {
   if (options.temporary) {
-    PENSTOCK_TRY(directory, find_directory(path, "open a temporary file in"), "simulated drive");
+    PENSTOCK_TRY(directory, drive_->find_directory(path, "open a temporary file in"),
+                 "simulated drive");
     static_cast<void>(directory);
     return add_open(std::make_shared<Node>(), path + "/(temporary)", true);
   }
   if (!options.create) {
-    auto node = find_file(path, "open");
+    auto node = drive_->find_file(path, "open");
     if (!node) return std::move(node).error();
     return add_open(std::move(node).value(), path, options.write);
   }
-  auto place = this->place(path, "create");
+  auto place = drive_->place(path, "create");
   if (!place) return std::move(place).error();
   if (place.value().node) {
     return failure(Errc::kState, "create", path, EEXIST, "open it, or choose another name");
@@ -305,7 +237,7 @@ Status SimStorageImpl::write_at(FileId file, std::uint64_t offset_bytes,
 
 Result<std::vector<std::byte>> SimStorageImpl::read_file(const std::string& path,
                                                          std::uint64_t max_bytes) {
-  auto node = find_file(path, "read");
+  auto node = drive_->find_file(path, "read");
   if (!node) return std::move(node).error();
   const sim::FileContent& content = node.value()->content;
   if (content.bytes() > max_bytes) {
@@ -322,7 +254,7 @@ Result<std::vector<std::byte>> SimStorageImpl::read_file(const std::string& path
 }
 
 Status SimStorageImpl::write_file(const std::string& path, std::span<const std::byte> bytes) {
-  auto place = this->place(path, "write");
+  auto place = drive_->place(path, "write");
   if (!place) return std::move(place).error();
   NodePtr node = place.value().node;
   if (node && node->is_directory) return failure(Errc::kIo, "write", path, EISDIR, "name a file");
@@ -346,15 +278,15 @@ Status SimStorageImpl::write_file(const std::string& path, std::span<const std::
 }
 
 Status SimStorageImpl::sync_file(const std::string& path) {
-  auto node = find_file(path, "sync");
+  auto node = drive_->find_file(path, "sync");
   if (!node) return std::move(node).error();
   return sync(*node.value(), path);
 }
 
 Status SimStorageImpl::rename(const std::string& from, const std::string& to) {
-  auto source = place(from, "rename");
+  auto source = drive_->place(from, "rename");
   if (!source) return std::move(source).error();
-  auto target = place(to, "rename to");
+  auto target = drive_->place(to, "rename to");
   if (!target) return std::move(target).error();
   const Place &a = source.value(), &b = target.value();
   if (!a.node) return failure(Errc::kIo, "rename", from, ENOENT, "check the path");
@@ -373,7 +305,7 @@ Status SimStorageImpl::rename(const std::string& from, const std::string& to) {
 }
 
 Status SimStorageImpl::remove(const std::string& path) {
-  auto found = place(path, "remove");
+  auto found = drive_->place(path, "remove");
   if (!found) return std::move(found).error();
   const Place& place = found.value();
   if (!place.node) return failure(Errc::kIo, "remove", path, ENOENT, "check the path");
@@ -386,7 +318,7 @@ Status SimStorageImpl::remove(const std::string& path) {
 }
 
 Status SimStorageImpl::sync_directory(const std::string& path) {
-  auto node = find_directory(path, "sync");
+  auto node = drive_->find_directory(path, "sync");
   if (!node) return std::move(node).error();
   node.value()->sync_directory();
   drive_->changed();
@@ -394,9 +326,9 @@ Status SimStorageImpl::sync_directory(const std::string& path) {
 }
 
 Status SimStorageImpl::make_directory(const std::string& path) {
-  const NodePtr node = find(path);
+  const NodePtr node = drive_->find_node(path);
   if (node && node->is_directory) return ok();
-  auto found = place(path, "make directory");
+  auto found = drive_->place(path, "make directory");
   if (!found) return std::move(found).error();
   if (node) return failure(Errc::kIo, "make directory", path, EEXIST, "a file has that name");
   auto directory = std::make_shared<Node>();
@@ -407,7 +339,7 @@ Status SimStorageImpl::make_directory(const std::string& path) {
 }
 
 Result<std::vector<std::string>> SimStorageImpl::list(const std::string& directory) {
-  auto node = find_directory(directory, "list");
+  auto node = drive_->find_directory(directory, "list");
   if (!node) return std::move(node).error();
   std::vector<std::string> names;
   for (const auto& [name, child] : node.value()->current) names.push_back(name);
@@ -415,7 +347,7 @@ Result<std::vector<std::string>> SimStorageImpl::list(const std::string& directo
 }
 
 Result<std::uint64_t> SimStorageImpl::free_bytes(const std::string& directory) {
-  auto node = find_directory(directory, "free space of");
+  auto node = drive_->find_directory(directory, "free space of");
   if (!node) return std::move(node).error();
   const std::uint64_t used = used_bytes(), capacity = drive_->faults.capacity_bytes;
   return capacity > used ? capacity - used : 0;
@@ -435,7 +367,7 @@ std::unique_ptr<SimStorage> SimStorageImpl::after_power_loss(Timeline& timeline,
 }
 
 Status SimStorageImpl::flip_bit(const std::string& path, std::uint64_t bit) {
-  auto node = find_file(path, "flip a bit of");
+  auto node = drive_->find_file(path, "flip a bit of");
   if (!node) return std::move(node).error();
   if (bit / 8 >= node.value()->content.bytes()) {
     return failure(Errc::kArgument, "flip a bit of", path, EINVAL, "the bit is behind its end");

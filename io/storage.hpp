@@ -33,7 +33,7 @@ enum class QueueBackend : std::uint8_t { kAuto, kUring, kThreads };
 struct QueueOptions {
   QueueBackend backend = QueueBackend::kAuto;  ///< auto: io_uring, or threads with the reason
   std::uint32_t piece_bytes = 1U << 20;        ///< requests are cut into pieces of this size
-  std::uint32_t read_credit_bytes = 8U << 20;  ///< bytes in flight per drive
+  std::uint32_t read_credit_bytes = 8U << 20;  ///< bytes in flight; one queue per drive
   std::uint32_t write_credit_bytes = 4U << 20;
   std::uint32_t threads = 4;  ///< of the thread backend
 };

@@ -5,9 +5,10 @@
 /// Ownership: memory belongs to the caller and must stay valid and unchanged (writes) or untouched
 ///            (reads) until the request's completion. A queue never frees or reuses it.
 /// Alignment: offset, length and address are multiples of the file's alignment_bytes().
-/// Threads:   submit() may be called from any thread, a completion callback included, and never
-///            blocks on the drive. Completions arrive on the queue's own thread(s), or, in the
-///            simulation, on the thread that drives the timeline.
+/// Threads:   submit() may be called from any thread, a completion callback included. It waits only
+///            while 16384 requests are in flight, and never inside a callback. Completions arrive
+///            on the queue's own thread(s), or, in the simulation, on the thread that drives the
+///            timeline.
 /// Errors:    every request gets exactly one completion with its own result. Short transfers are
 ///            continued, EINTR and EAGAIN retried (bounded) inside the queue; what cannot be
 ///            finished is reported with the errno. In-flight file I/O cannot be cancelled: only
@@ -38,7 +39,7 @@ struct IoRequest {
   FileId file = 0;
   std::uint64_t offset_bytes = 0;
   std::byte* memory = nullptr;
-  std::uint64_t bytes = 0;   ///< any multiple of the alignment, more than 2 GiB included
+  std::uint64_t bytes = 0;   ///< any multiple of the alignment but 0, more than 2 GiB included
   std::uint64_t cookie = 0;  ///< handed back in the completion
 };
 
@@ -71,7 +72,8 @@ class StorageQueue {
   virtual ~StorageQueue() = default;
 
   /// Copies the requests in; all or nothing. Errors: kArgument (misaligned, unknown file, names the
-  /// request), kState (queue is shutting down).
+  /// request), kState (the queue is shutting down, or a callback submits more than the 4096 places
+  /// kept for callbacks), kInternal (the queue has failed for good).
   virtual Status submit(std::span<const IoRequest> requests) noexcept = 0;
 
   /// Completes with kCancelled every request the kernel has not been given; returns how many.
