@@ -25,7 +25,7 @@ struct ConsoleOptions {
   ColorChoice color = ColorChoice::kAuto;
   int output_fd = 1;
   int message_fd = 2;
-  std::function<std::uint64_t()> now_ns;  ///< monotonic; empty: the system's
+  std::function<std::uint64_t()> now_ns{};  ///< monotonic; empty: the system's
 };
 
 class Console {

@@ -1,0 +1,133 @@
+#!/usr/bin/python3
+"""Runs the program and checks exit code, standard output and standard error of each case."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = None
+
+
+def run(*arguments, **options):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60,
+                          **options)
+
+
+class ProgramTest(unittest.TestCase):
+    def refused(self, code, part, *arguments):
+        """One sentence on standard error that has `part`, nothing on standard output."""
+        result = run(*arguments)
+        self.assertEqual(result.returncode, code, (arguments, result))
+        self.assertEqual(result.stdout, "", arguments)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("penstock: "), result.stderr)
+        self.assertIn(part, result.stderr, arguments)
+
+    def test_version(self):
+        result = run("version")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertTrue(result.stdout.startswith("penstock "))
+        value = json.loads(run("version", "--json").stdout)
+        self.assertEqual(value["schema"], "penstock.version/1")
+        self.assertIn(value["isa"], ("scalar", "avx2", "avx512"))
+        self.assertEqual(json.loads(run("--json", "version").stdout), value)
+
+    def test_help(self):
+        for arguments in (["--help"], ["version", "--help"], ["inspect", "-h"]):
+            result = run(*arguments)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), arguments)
+            self.assertIn("Usage", result.stdout)
+
+    def test_unknown_words(self):
+        self.refused(2, 'did you mean "version"', "vershion")
+        self.refused(2, 'did you mean "inspect"', "inspekt", "--verify", "x")
+        self.refused(2, "it is one of", "xyzzy")
+        self.refused(2, "no command is given")
+        self.refused(2, 'unknown flag --jsn; did you mean "--json"', "version", "--jsn")
+        self.refused(2, 'unknown flag --verfy; did you mean "--verify"', "inspect", "--verfy", "x")
+        self.refused(2, 'unknown flag --quite; did you mean "--quiet"', "--quite=1", "version")
+        self.refused(2, 'run "penstock version --help"', "version", "--xyzzy")
+        self.refused(2, 'unexpected argument "more"', "version", "more")
+
+    def test_bad_values(self):
+        self.refused(2, '--color "blue" is not one of auto|always|never', "version", "--color",
+                     "blue")
+        self.refused(2, 'did you mean "always"', "version", "--color", "alwys")
+        self.refused(2, "--color", "version", "--color")
+        self.refused(2, "STORE is required", "inspect")
+
+    def test_stores_that_are_none(self):
+        self.refused(2, "No such file or directory", "inspect", "/nonexistent/store")
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "file")
+            with open(path, "wb"):
+                pass
+            self.refused(2, "Not a directory", "inspect", path)
+            result = run("inspect", directory)
+            self.assertNotIn(result.returncode, (0, 77))
+            self.assertEqual(result.stderr.count("\n"), 1)
+            self.assertEqual(os.listdir(directory), ["file"], "inspect must leave nothing behind")
+
+    def test_colors(self):
+        self.assertNotIn("\x1b", run("xyzzy").stderr)
+        self.assertNotIn("\x1b", run("--color", "never", "xyzzy").stderr)
+
+    def test_full_output(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([PROGRAM, "version"], stdout=full, stderr=subprocess.PIPE,
+                                    text=True, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("cannot write to standard output", result.stderr)
+
+    def test_closed_pipe(self):
+        """A reader that goes away is a failed write, not a signal."""
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        result = subprocess.run([PROGRAM, "version"], stdout=write_end, stderr=subprocess.PIPE,
+                                text=True, timeout=60)
+        os.close(write_end)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("Broken pipe", result.stderr)
+
+    def train(self):
+        if "train" not in run("--help").stdout:
+            self.skipTest("this build has no train command: src/train/run.cpp is missing")
+
+    def test_train_bad_input(self):
+        self.train()
+        with tempfile.TemporaryDirectory() as directory:
+            store = os.path.join(directory, "store")
+            short = os.path.join(directory, "short")
+            with open(short, "wb") as file:
+                file.write(b"too short")
+            empty = os.path.join(directory, "empty")
+            with open(empty, "wb"):
+                pass
+            tokens = os.path.join(directory, "tokens")
+            with open(tokens, "wb") as file:
+                file.write(b"\x05\x00" * 20000 + b"\xff\xff" + b"\x05\x00" * 20000)
+
+            def refused(part, *arguments):
+                self.refused(2, part, "train", "--store", store, "--model", "nano", *arguments)
+                self.assertFalse(os.path.exists(store), "nothing may be written")
+
+            refused("--data is missing")
+            refused("No such file", "--data", os.path.join(directory, "none"))
+            refused("is empty", "--data", empty)
+            refused("needs at least", "--data", short)
+            refused("token 65535 at byte 40000", "--data", tokens, "--vocab", "1000", "--seq", "32")
+            refused('--steps "abc"', "--data", tokens, "--steps", "abc")
+            refused('did you mean "--steps"', "--data", tokens, "--stesp", "3")
+            refused("does not divide", "--data", tokens, "--batch", "8", "--micro", "3")
+            refused("--ram", "--data", tokens, "--ram", "5X", "--seq", "32")
+            self.refused(2, "--store is missing", "train", "--data", tokens)
+            self.refused(2, 'did you mean "tiny"', "train", "--data", tokens, "--store", store,
+                         "--model", "tiney", "--seq", "32")
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()
