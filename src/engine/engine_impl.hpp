@@ -225,6 +225,7 @@ Status EngineImpl::wait_until(Lock& lock, const char* what, Ready ready) {
     run_commands();
     if (failure_) return sticky();
     if (ready()) return ok();
+    run_commands();  // of what ready() asked for
     PENSTOCK_CHECK_OK(wait_step(lock, what, last, since, warned));
   }
 }

@@ -355,9 +355,8 @@ void Scheduler::written(const Command& command) {
     landed(kVSection);
   }
   const bool lent_busy = plan_.groups[plan_.blocks[command.block].group].lent && b.hi_writing;
-  if (!b.rest_writing && !lent_busy && b.state == BlockState::kBase) {
-    free_state_frame(command.block);
-  }
+  // Also when the next update is already pending: it takes a frame again with its target (6).
+  if (!b.rest_writing && !lent_busy) free_state_frame(command.block);
   try_record(command.block);
 }
 
