@@ -200,10 +200,12 @@ Result<std::unique_ptr<Matmul>> Matmul::create(const MatmulOptions& options) {
                                   options.isa));
   }
   try {
-    // Refused once the process has used oneDNN; then what is in force must be what is asked for.
-    const auto set = dnnl::set_max_cpu_isa(*isa);
+    // "auto" leaves the choice to oneDNN and its DNNL_MAX_CPU_ISA. Setting is refused once the
+    // process has used oneDNN; then what is in force must be what is asked for.
+    const bool chosen = *isa != dnnl::cpu_isa::all;
+    const bool set = chosen && dnnl::set_max_cpu_isa(*isa) == dnnl::status::success;
     const auto effective = dnnl::get_effective_cpu_isa();
-    if (set != dnnl::status::success && *isa != dnnl::cpu_isa::all && effective != *isa) {
+    if (chosen && !set && effective != *isa) {
       return make_error(Errc::kState,
                         fmt::format("matrix instruction set \"{}\" cannot be pinned: this process "
                                     "already multiplies with {}; pin before the first product",

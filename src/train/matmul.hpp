@@ -48,7 +48,8 @@ using MatmulId = std::uint32_t;
 
 struct MatmulOptions {
   int threads = 1;
-  /// "auto" (the best of this machine), "avx2", "avx512" (fp32 only) or "avx512_bf16".
+  /// "auto" (the best of this machine that DNNL_MAX_CPU_ISA allows), "avx2", "avx512" (fp32 only)
+  /// or "avx512_bf16".
   std::string isa = "auto";
 };
 
