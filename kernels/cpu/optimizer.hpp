@@ -4,8 +4,10 @@
 ///
 /// Numerics: every line of a formula is one IEEE operation, round to nearest even, no contraction,
 ///   denormals flushed (FTZ and DAZ inside; the caller's MXCSR is unchanged afterwards). All ISAs
-///   give the same bits; NaNs are stored canonical (0x7fc00000).
-/// Alignment: none needed. Lengths: any, 0 included. No aliasing between arguments.
+///   give the same bits; NaNs are stored canonical (0x7fc00000, bf16 0x7fc0, f16 0x7e00). split,
+///   join and widening keep denormals; narrowing to bf16 makes them zeros of their sign; f16
+///   subnormals are kept both ways.
+/// Alignment: that of the element. Lengths: any, 0 included. No aliasing between arguments.
 /// Threads: reentrant; no state.
 
 #include <cstddef>
@@ -26,7 +28,7 @@ struct AdamW {
 
 /// The same, rounded once to what the kernel multiplies with (names of docs/numerics.md):
 /// w1 = 1-b1, w2 = 1-b2, ns = -lr/bc1, is = 1/sqrt(bc2), nd = -lr*wd, gs = gradient factor,
-/// with bc_i = 1 - b_i^t computed as -expm1(t*log(b_i)) in double.
+/// with bc_i = 1 - b_i^t computed as -expm1(t*log(b_i)) in double. t counts from 1.
 struct AdamWScalars {
   float w1, w2, ns, is, eps, nd, gs;
 };
@@ -45,7 +47,8 @@ inline constexpr std::uint16_t split_lo(std::uint32_t bits) {
   return static_cast<std::uint16_t>(bits);
 }
 
-/// Result of one norm block: sum of squares and whether any element is inf or NaN.
+/// Result of one norm block: sum of squares and whether no element is inf or NaN. The sum is +inf
+/// when one is, and also when finite elements (above 1.8e19) overflow fp32.
 struct NormPart {
   double sum_of_squares = 0.0;
   bool finite = true;
