@@ -1,5 +1,7 @@
 #include "kernels/cpu/isa.hpp"
 
+#include <cpuid.h>
+
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -9,10 +11,16 @@ namespace {
 
 constexpr std::array<std::string_view, kIsaCount> kNames = {"scalar", "avx2", "avx512"};
 
-// The compiler's check includes XCR0, that is, whether the kernel saves the wide registers.
+// clang 14 does not know this name in __builtin_cpu_supports().
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+// The compiler's check for AVX2 and AVX-512 includes XCR0, that is, whether the kernel saves the
+// wide registers.
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-         __builtin_cpu_supports("f16c") != 0;
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && has_f16c();
 }
 
 bool has_avx512() {

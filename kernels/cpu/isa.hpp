@@ -15,9 +15,11 @@ inline constexpr int kIsaCount = 3;
 /// "scalar", "avx2", "avx512".
 [[nodiscard]] std::string_view isa_name(Isa isa);
 [[nodiscard]] std::optional<Isa> isa_from_name(std::string_view name);
-/// Whether this machine (processor and kernel) runs it: AVX2 needs FMA and F16C, AVX-512 F, BW, DQ, VL.
+/// Whether this machine (processor and kernel) runs it: AVX2 needs FMA and F16C, AVX-512 F, BW, DQ
+/// and VL.
 [[nodiscard]] bool isa_supported(Isa isa);
-/// The widest supported one, or what PENSTOCK_ISA names; an unknown or unsupported name is an error.
+/// The widest supported one, or what PENSTOCK_ISA names; an unknown or unsupported name is an
+/// error.
 [[nodiscard]] Result<Isa> choose_isa();
 
 }  // namespace penstock
