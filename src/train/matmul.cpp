@@ -128,6 +128,7 @@ struct Matmul::Parts {
   std::deque<Product> products;
   std::deque<Primitive> primitives;
   void* scratchpad = nullptr;
+  std::uint64_t executed = 0;
 
   Primitive make(const MatmulShape& shape);
   std::size_t primitive_for(const MatmulShape& shape);
@@ -289,6 +290,7 @@ Status Matmul::Parts::run(Primitive& p, const void* a, const void* b, float* c) 
   omp_set_num_threads(p.threads);  // of this thread, which need not be the one that prepared
   const auto status = dnnl_primitive_execute(p.primitive.get(), stream.get(),
                                              static_cast<int>(arguments.size()), arguments.data());
+  ++executed;
   if (status == dnnl_success) return ok();
   return make_error(Errc::kInternal, fmt::format("{}: oneDNN failed with status {}; run with "
                                                  "DNNL_VERBOSE=1 and report it",
@@ -311,6 +313,10 @@ std::string Matmul::implementation(MatmulId product) const {
 
 std::size_t Matmul::shape_count() const {
   return parts_->products.size();
+}
+
+std::uint64_t Matmul::executed() const {
+  return parts_->executed;
 }
 
 }  // namespace penstock

@@ -4,8 +4,10 @@
 ///
 /// A and B are bf16 or fp32, C and every sum are fp32. Rows may be strided, so a head of a wider
 ///   array is an operand as it lies; transposes are strides too.
-/// Memory:  one primitive per shape, made by prepare(); run() allocates nothing. Its scratch is the
-///   caller's: scratchpad_bytes() is the largest that any prepared shape needs.
+/// Memory:  one primitive per shape, made by prepare(). run() keeps nothing: oneDNN builds a map of
+/// the
+///   four arguments (5 small allocations) and frees it. The scratch is the caller's:
+///   scratchpad_bytes() is the largest that any prepared shape needs.
 /// Numbers: one shape gives the same bits for every repeat, offset and thread count on one
 ///   instruction set; the price is that products run on one thread below AVX-512 (matmul.cpp says
 ///   why). The set is pinned for the whole process before the first product; isa() reports it.
@@ -76,6 +78,7 @@ class Matmul {
   [[nodiscard]] std::string isa() const;                             ///< in oneDNN's words
   [[nodiscard]] std::string implementation(MatmulId product) const;  ///< in oneDNN's words
   [[nodiscard]] std::size_t shape_count() const;
+  [[nodiscard]] std::uint64_t executed() const;  ///< primitives executed since create()
 
  private:
   struct Parts;

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/allocation_count.hpp"
 #include "train/model_case.hpp"
 
 namespace penstock::test {
@@ -99,7 +101,7 @@ TEST(TransformerTest, Bf16StaysNearF32) {
   }
 }
 
-class BitIdentityTest : public testing::TestWithParam<std::tuple<std::string, ComputeMode>> {
+class BitIdentityTest : public ::testing::TestWithParam<std::tuple<std::string, ComputeMode>> {
  protected:
   [[nodiscard]] ModelCase which() const { return model_case(std::get<0>(GetParam())); }
   [[nodiscard]] RunOptions options() const {
@@ -158,16 +160,15 @@ TEST_P(BitIdentityTest, KeptActivationsDoNotMatter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, BitIdentityTest,
-                         testing::Combine(testing::Values("llama-4", "gpt2-4",
-                                                          "llama-blocks-golden"),
-                                          testing::Values(ComputeMode::kF32, ComputeMode::kBf16)),
-                         [](const auto& info) {
-                           std::string name = std::get<0>(info.param);
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name +
-                                  (std::get<1>(info.param) == ComputeMode::kF32 ? "_F32" : "_Bf16");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, BitIdentityTest,
+    ::testing::Combine(::testing::Values("llama-4", "gpt2-4", "llama-blocks-golden"),
+                       ::testing::Values(ComputeMode::kF32, ComputeMode::kBf16)),
+    [](const auto& info) {
+      std::string name = std::get<0>(info.param);
+      for (char& c : name) c = c == '-' ? '_' : c;
+      return name + (std::get<1>(info.param) == ComputeMode::kF32 ? "_F32" : "_Bf16");
+    });
 
 TEST(TransformerTest, EvaluationGivesTheLossOfTheStep) {
   auto made = ModelRun::make(model_case("gpt2-4"), {});
@@ -255,6 +256,24 @@ TEST(TransformerTest, KeepsUsesOfATiedTensorApart) {
   }
   EXPECT_GT(empty_embedding_rows, 0U);
   EXPECT_EQ(empty_logit_rows, 0U);
+}
+
+// Counts operator new of the trainer's thread. oneDNN builds a map of four arguments for each
+// product (5 allocations, freed at once) and the task library a few objects; we add none.
+TEST(TransformerTest, AStepAllocatesNothingOfItsOwn) {
+  for (const std::string name : {"llama", "gpt2"}) {
+    auto made = ModelRun::make(model_case(name), {});
+    ASSERT_TRUE(made);
+    ASSERT_TRUE(made.value()->step());
+    made.value()->engine().capture(false);
+    const Matmul& matmul = made.value()->model().matmul();
+    const std::uint64_t products = matmul.executed();
+    const std::uint64_t allocations = penstock::testing::allocations_of_this_thread();
+    ASSERT_TRUE(made.value()->step());
+    EXPECT_LE(penstock::testing::allocations_of_this_thread() - allocations,
+              5 * (matmul.executed() - products) + 8)
+        << name;
+  }
 }
 
 TEST(TransformerTest, RefusesAWorkspaceOneByteShort) {
