@@ -129,7 +129,7 @@ TEST_P(BitIdentityTest, ThreadsAndTaskOrderDoNotMatter) {
     other.threads = threads;
     expect_same_bits(two, run(which(), other), std::to_string(threads) + " threads");
   }
-  for (const std::uint64_t seed : {1, 2}) {
+  for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{2}}) {
     RunOptions shuffled = options();
     shuffled.deterministic_executor = true;
     shuffled.seed = seed;
