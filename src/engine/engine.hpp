@@ -235,6 +235,9 @@ inline void GroupLease::reset() noexcept {
 Result<std::unique_ptr<Engine>> make_engine(const EngineParts& parts, const EngineOptions& options,
                                             const ModelSpec& model);
 
+/// The plan that make_engine() would follow for a new store, without opening anything.
+Result<Plan> preview_plan(const EngineOptions& options, const ModelSpec& model);
+
 /// The smallest host budget this model runs with, workspace included.
 Result<std::uint64_t> minimum_host_bytes(const EngineOptions& options, const ModelSpec& model);
 

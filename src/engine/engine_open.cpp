@@ -425,6 +425,11 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineParts& parts, const Engi
   }
 }
 
+Result<Plan> preview_plan(const EngineOptions& options, const ModelSpec& model) {
+  PENSTOCK_TRY(layout, Layout::make(model), "engine");
+  return make_plan(make_plan_request(options, model, layout));
+}
+
 Result<std::uint64_t> minimum_host_bytes(const EngineOptions& options, const ModelSpec& model) {
   PENSTOCK_TRY(layout, Layout::make(model), "engine");
   PlanRequest request = make_plan_request(options, model, layout);

@@ -1,0 +1,278 @@
+// A training run: data, model, engine, then steps until the end or a stop.
+
+#include "train/run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "base/counters.hpp"
+#include "model/named_sizes.hpp"
+#include "train/data.hpp"
+#include "train/run_setup.hpp"
+#include "train/schedule.hpp"
+#include "train/text_stats.hpp"
+#include "train/trainer.hpp"
+
+namespace penstock {
+namespace {
+
+/// The trainer's part of a commit: position in the data is the step itself, so this is all.
+struct Blob {
+  std::uint64_t format = 1;
+  std::uint64_t step = 0;
+  std::uint64_t tokens = 0;
+};
+
+class Run {
+ public:
+  Run(const TrainOptions& options, TrainObserver& observer, const std::atomic<bool>& stop)
+      : options_(options), observer_(observer), stop_(stop) {}
+
+  Status prepare();
+  Status train();
+
+ private:
+  Status open_data();
+  Status open_model();
+  Status open_engine();
+  Status announce();
+  Status one_step(std::uint64_t step);
+  void report(std::uint64_t step, const TrainReport& report, std::uint64_t started_ns);
+  Status evaluate(std::uint64_t step);
+  Status finish(bool stopped);
+  [[nodiscard]] Schedule schedule() const {
+    return {options_.lr, options_.warmup, options_.steps, 0.1};
+  }
+
+  const TrainOptions& options_;
+  TrainObserver& observer_;
+  const std::atomic<bool>& stop_;
+  std::unique_ptr<TrainingData> data_;
+  ModelConfig config_;
+  RunParts parts_;
+  std::unique_ptr<Transformer> model_;
+  MemorySplit memory_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Trainer> trainer_;
+  std::vector<std::uint32_t> tokens_, targets_;  // [batch, seq]
+  std::uint64_t run_started_ns_ = 0;
+  std::uint64_t first_step_ = 0;
+  double held_out_loss_ = 0.0;
+};
+
+Status Run::open_data() {
+  if (options_.micro == 0 || options_.batch % options_.micro != 0) {
+    return make_error(Errc::kArgument, fmt::format("--micro {} does not divide --batch {}",
+                                                   options_.micro, options_.batch));
+  }
+  PENSTOCK_TRY(data, TrainingData::open(options_.data, options_.seed), "data");
+  data_ = std::make_unique<TrainingData>(std::move(data));
+  return data_->check_sequence(options_.seq);
+}
+
+Status Run::open_model() {
+  PENSTOCK_TRY(choice, choose_model(options_.model, options_.family, data_->vocab()), "model");
+  for (const std::string& note : choice.notes) observer_.on_note(note);
+  config_ = choice.config;
+  if (static_cast<std::int64_t>(options_.seq) > config_.max_positions) {
+    return make_error(Errc::kArgument,
+                      fmt::format("--seq {} is longer than the {} positions of model {}; use a "
+                                  "shorter sequence",
+                                  options_.seq, config_.max_positions, config_.name));
+  }
+  PENSTOCK_TRY(parts, make_run_parts(options_.resources), "machine");
+  parts_ = std::move(parts);
+  TransformerOptions options;
+  options.config = config_;
+  options.batch = {static_cast<std::int64_t>(options_.batch / options_.micro),
+                   static_cast<std::int64_t>(options_.micro),
+                   static_cast<std::int64_t>(options_.seq)};
+  options.compute = options_.resources.fp32 ? ComputeMode::kF32 : ComputeMode::kBf16;
+  options.matmul.threads = static_cast<int>(parts_.threads);
+  options.isa = parts_.isa;
+  PENSTOCK_TRY(model, Transformer::create(options, *parts_.executor), "model");
+  model_ = std::move(model);
+  return ok();
+}
+
+Status Run::open_engine() {
+  EngineOptions options;
+  options.directory = options_.resources.store;
+  options.mode = options_.resume ? OpenMode::kResume : OpenMode::kCreate;
+  options.block_elements = options_.block_elements;
+  options.commit_every = options_.commit_every;
+  options.scratch = options_.scratch;
+  options.seed = options_.seed;
+  options.isa = parts_.isa;
+  options.queue.backend = options_.resources.queue;
+  options.description_json =
+      describe_run(options_, config_, data_->reader(), std::string(model_->matmul().isa()));
+  PENSTOCK_TRY(memory, split_memory(options_.resources, *model_, options), "memory");
+  memory_ = memory;
+  options.host_bytes = memory_.ram_bytes;
+  options.workspace_bytes = memory_.workspace_bytes;
+  const Logger logger(
+      LogLevel::kWarning,
+      [this](LogLevel, const char*, int, std::string_view message) { observer_.on_note(message); });
+  PENSTOCK_TRY(engine, make_engine(parts_.engine_parts(logger), options, model_->spec()), "store");
+  engine_ = std::move(engine);
+  PENSTOCK_TRY(trainer, Trainer::create(*engine_, *model_, memory_.kept_layers), "trainer");
+  trainer_ = std::move(trainer);
+  first_step_ = engine_->step();
+  return ok();
+}
+
+Status Run::announce() {
+  RunStart start;
+  start.model = config_.name;
+  start.family = config_.family == ModelFamily::kLlama ? "llama" : "gpt2";
+  start.data = data_->reader().path();
+  start.data_kind = data_->reader().kind();
+  start.plan = describe(engine_->plan());
+  start.queue = engine_->queue_backend();
+  start.isa = fmt::format("{}, matrices {}", isa_name(parts_.isa), model_->matmul().isa());
+  PENSTOCK_TRY(parameters, parameter_count(config_), "model");
+  start.parameters = parameters;
+  start.state_bytes = parameters * (kHiBytes + kStateBytes);
+  start.ram_bytes = memory_.ram_bytes;
+  start.vocab = data_->vocab();
+  start.train_tokens = data_->train_tokens();
+  start.held_out_tokens = data_->held_out_tokens();
+  start.first_step = first_step_;
+  start.steps = options_.steps;
+  start.threads = parts_.threads;
+  start.scratch = options_.scratch;
+  if (data_->reader().kind() == "bytes") {
+    PENSTOCK_TRY(counts, count_bytes(options_.data.path), "data");
+    start.bigram_nats = counts.bigram_nats();
+  }
+  observer_.on_start(start);
+  return ok();
+}
+
+Status Run::prepare() {
+  PENSTOCK_CHECK_OK(open_data());
+  PENSTOCK_CHECK_OK(open_model());
+  PENSTOCK_CHECK_OK(open_engine());
+  tokens_.resize(options_.batch * options_.seq);
+  targets_.resize(tokens_.size());
+  return announce();
+}
+
+/// Mean loss over whole held-out sequences, in order.
+Status Run::evaluate(std::uint64_t step) {
+  const std::uint64_t seq = options_.seq, micro = options_.micro;
+  std::uint64_t sequences = data_->eval_sequences(seq);
+  if (options_.eval_tokens > 0) {
+    sequences = std::min(sequences, std::max<std::uint64_t>(1, options_.eval_tokens / seq));
+  }
+  sequences -= sequences % micro;
+  if (sequences == 0) {
+    observer_.on_note(
+        fmt::format("no evaluation: the held-out part is shorter than one micro-batch "
+                    "({} sequences of {} tokens)",
+                    micro, seq));
+    return ok();
+  }
+  double sum = 0.0;
+  PENSTOCK_CHECK_OK(engine_->eval_begin());
+  for (std::uint64_t first = 0; first < sequences && !stop_.load();) {
+    const std::uint64_t count = std::min(options_.batch, sequences - first);
+    const std::size_t used = count * seq;
+    const auto tokens = std::span(tokens_).first(used);
+    const auto targets = std::span(targets_).first(used);
+    PENSTOCK_CHECK_OK(data_->fill_eval(first, count, seq, tokens, targets));
+    PENSTOCK_TRY(loss, trainer_->evaluate({tokens, targets}), "evaluation");
+    sum += loss * static_cast<double>(used);
+    first += count;
+  }
+  PENSTOCK_CHECK_OK(engine_->eval_end());
+  if (stop_.load()) return ok();
+  held_out_loss_ = sum / static_cast<double>(sequences * seq);
+  observer_.on_eval({step, held_out_loss_, sequences * seq});
+  return ok();
+}
+
+void Run::report(std::uint64_t step, const TrainReport& report, std::uint64_t started_ns) {
+  StepLine line;
+  line.step = step + 1;
+  line.steps = options_.steps;
+  line.loss = report.loss;
+  line.lr = learning_rate(schedule(), step);
+  line.norm = report.step.norm;
+  line.clip = report.step.clip;
+  line.applied = report.step.applied;
+  const std::uint64_t now = now_ns();
+  line.seconds = static_cast<double>(now - started_ns) * 1e-9;
+  line.tokens_per_second = static_cast<double>(tokens_.size()) / std::max(line.seconds, 1e-9);
+  const double so_far = static_cast<double>(now - run_started_ns_) * 1e-9;
+  line.seconds_left = so_far / static_cast<double>(step + 1 - first_step_) *
+                      static_cast<double>(options_.steps - step - 1);
+  line.data_index = step;
+  line.committed_step = engine_->committed_step();
+  const CounterSnapshot snapshot = engine_->counters().snapshot();
+  const auto rate = [&](Link link) {
+    return static_cast<double>(snapshot.current.traffic.of(link).bytes) /
+           std::max(line.seconds, 1e-9);
+  };
+  line.rates = {{"nvme read", rate(Link::kDriveRead)}, {"nvme write", rate(Link::kDriveWrite)}};
+  observer_.on_step(line);
+}
+
+Status Run::one_step(std::uint64_t step) {
+  const std::uint64_t started = now_ns();
+  const std::size_t per_micro = options_.micro * options_.seq;
+  for (std::uint64_t m = 0; m < options_.batch / options_.micro; ++m) {
+    PENSTOCK_CHECK_OK(data_->fill_batch(step, m, options_.micro, options_.seq,
+                                        std::span(tokens_).subspan(m * per_micro, per_micro),
+                                        std::span(targets_).subspan(m * per_micro, per_micro)));
+  }
+  StepInput input;
+  input.hyper = {learning_rate(schedule(), step), 0.9, 0.95, 1e-8, 0.1};
+  input.max_norm = options_.clip;
+  const Blob blob{1, step + 1, (step + 1) * tokens_.size()};
+  std::byte bytes[sizeof blob];
+  std::memcpy(bytes, &blob, sizeof blob);
+  PENSTOCK_TRY(done, trainer_->step({tokens_, targets_}, input, bytes), "training");
+  report(step, done, started);
+  return ok();
+}
+
+Status Run::finish(bool stopped) {
+  PENSTOCK_CHECK_OK(engine_->flush());
+  RunEnd end;
+  end.step = engine_->step();
+  end.committed_step = engine_->committed_step();
+  end.stopped = stopped;
+  end.seconds = static_cast<double>(now_ns() - run_started_ns_) * 1e-9;
+  end.held_out_loss = held_out_loss_;
+  observer_.on_end(end);
+  return ok();
+}
+
+Status Run::train() {
+  run_started_ns_ = now_ns();
+  if (first_step_ == 0) PENSTOCK_CHECK_OK(evaluate(0));
+  for (std::uint64_t step = first_step_; step < options_.steps; ++step) {
+    if (stop_.load()) return finish(true);
+    PENSTOCK_CHECK_OK(one_step(step));
+    const bool last = step + 1 == options_.steps;
+    const bool due = options_.eval_every > 0 && (step + 1) % options_.eval_every == 0;
+    if ((last || due) && !stop_.load()) PENSTOCK_CHECK_OK(evaluate(step + 1));
+  }
+  return finish(false);
+}
+
+}  // namespace
+
+Status run_train(const TrainOptions& options, TrainObserver& observer,
+                 const std::atomic<bool>& stop) {
+  Run run(options, observer, stop);
+  PENSTOCK_CHECK_OK(run.prepare());
+  return run.train();
+}
+
+}  // namespace penstock

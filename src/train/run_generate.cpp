@@ -1,0 +1,109 @@
+// Text from a store: the model as trained, one token after another.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "base/random.hpp"
+#include "kernels/cpu/transformer.hpp"
+#include "train/run.hpp"
+#include "train/run_setup.hpp"
+#include "train/trainer.hpp"
+
+namespace penstock {
+namespace {
+
+Result<std::vector<std::uint32_t>> read_prompt(const std::string& prompt, const StoredRun& stored) {
+  std::vector<std::uint32_t> tokens;
+  if (stored.is_bytes) {
+    for (const char c : prompt) tokens.push_back(static_cast<unsigned char>(c));
+    if (tokens.empty()) tokens.push_back('\n');
+    return tokens;
+  }
+  std::istringstream text(prompt);
+  std::string word;
+  while (text >> word) {
+    if (word.find_first_not_of("0123456789") != std::string::npos || word.size() > 9 ||
+        std::stoll(word) >= stored.config.vocab) {
+      return make_error(Errc::kArgument,
+                        fmt::format("--prompt: \"{}\" is not a token below {}; the model was "
+                                    "trained on tokens, so the prompt is token numbers with spaces",
+                                    word, stored.config.vocab));
+    }
+    tokens.push_back(static_cast<std::uint32_t>(std::stoll(word)));
+  }
+  if (tokens.empty()) tokens.push_back(0);
+  return tokens;
+}
+
+/// The likeliest token, or one drawn with the temperature.
+std::uint32_t choose(std::vector<float>& logits, double temperature, Isa isa, double uniform) {
+  const auto best = std::max_element(logits.begin(), logits.end());
+  const auto likeliest = static_cast<std::uint32_t>(best - logits.begin());
+  if (temperature <= 0.0) return likeliest;
+  const float maximum = *best;
+  for (float& x : logits) x = (x - maximum) / static_cast<float>(temperature);
+  transformer_kernels(isa).exp(logits.size(), logits.data(), logits.data());
+  double sum = 0.0;
+  for (const float x : logits) sum += x;
+  double left = uniform * sum;
+  for (std::uint32_t i = 0; i < logits.size(); ++i) {
+    left -= logits[i];
+    if (left < 0.0) return i;
+  }
+  return likeliest;
+}
+
+}  // namespace
+
+Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
+                    const std::atomic<bool>& stop) {
+  PENSTOCK_TRY(parts, make_run_parts(options.resources), "machine");
+  StoredRun stored;
+  {
+    PENSTOCK_TRY(store, open_store(*parts.storage, options.resources.store, {}, false), "store");
+    PENSTOCK_TRY(run, read_stored_run(store->geometry().description), "store");
+    stored = run;
+  }
+  PENSTOCK_TRY(tokens, read_prompt(options.prompt, stored), "prompt");
+  TransformerOptions model_options;
+  model_options.config = stored.config;
+  model_options.batch = {1, 1, stored.seq};
+  model_options.compute = options.resources.fp32 ? ComputeMode::kF32 : ComputeMode::kBf16;
+  model_options.matmul.threads = static_cast<int>(parts.threads);
+  model_options.isa = parts.isa;
+  PENSTOCK_TRY(model, Transformer::create(model_options, *parts.executor), "model");
+
+  EngineOptions engine_options;
+  engine_options.directory = options.resources.store;
+  engine_options.mode = OpenMode::kResume;
+  engine_options.isa = parts.isa;
+  engine_options.queue.backend = options.resources.queue;
+  PENSTOCK_TRY(memory, split_memory(options.resources, *model, engine_options), "memory");
+  engine_options.host_bytes = memory.ram_bytes;
+  engine_options.workspace_bytes = memory.workspace_bytes;
+  const Logger logger(LogLevel::kWarning,
+                      [&observer](LogLevel, const char*, int, std::string_view message) {
+                        observer.on_note(message);
+                      });
+  PENSTOCK_TRY(engine, make_engine(parts.engine_parts(logger), engine_options, model->spec()),
+               "store");
+  PENSTOCK_TRY(trainer, Trainer::create(*engine, *model, memory.kept_layers), "trainer");
+
+  std::vector<float> logits(static_cast<std::size_t>(stored.config.vocab));
+  const auto window = static_cast<std::size_t>(stored.seq);
+  PENSTOCK_CHECK_OK(engine->eval_begin());
+  for (std::uint64_t i = 0; i < options.tokens && !stop.load(); ++i) {
+    const std::size_t used = std::min(tokens.size(), window);
+    PENSTOCK_CHECK_OK(trainer->next_token_logits(std::span(tokens).last(used), std::span(logits)));
+    const std::uint32_t token =
+        choose(logits, options.temperature, parts.isa, uniform01(options.seed, 0x7061, i));
+    observer.on_token(token, stored.is_bytes);
+    tokens.push_back(token);
+  }
+  return engine->eval_end();
+}
+
+}  // namespace penstock

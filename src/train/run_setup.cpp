@@ -1,0 +1,176 @@
+#include "train/run_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/units.hpp"
+#include "topo/topology.hpp"
+
+namespace penstock {
+namespace {
+
+using nlohmann::json;
+
+/// Of the free memory, what `--ram all` leaves to others.
+constexpr std::uint64_t kReservedShare = 5;  // one fifth
+
+std::string family_name(ModelFamily family) {
+  return family == ModelFamily::kLlama ? "llama" : "gpt2";
+}
+
+json config_json(const ModelConfig& config) {
+  return {{"family", family_name(config.family)},
+          {"name", config.name},
+          {"layers", config.layers},
+          {"hidden", config.hidden},
+          {"heads", config.heads},
+          {"kv_heads", config.kv_heads},
+          {"head_dim", config.head_dim},
+          {"intermediate", config.intermediate},
+          {"vocab", config.vocab},
+          {"max_positions", config.max_positions},
+          {"norm_eps", config.norm_eps},
+          {"rope_theta", config.rope_theta},
+          {"tie_embeddings", config.tie_embeddings}};
+}
+
+}  // namespace
+
+EngineParts RunParts::engine_parts(Logger logger) const {
+  return {*storage, *executor, *communicators[0], [] { return now_ns(); }, std::move(logger)};
+}
+
+Result<RunParts> make_run_parts(const RunResources& resources) {
+  RunParts parts;
+  PENSTOCK_TRY(isa, choose_isa(), "kernels");
+  parts.isa = isa;
+  parts.threads = resources.threads;
+  if (parts.threads == 0) {
+    const auto topology = read_topology();
+    parts.threads = topology ? static_cast<std::uint32_t>(topology.value().usable_threads)
+                             : std::max(1U, std::thread::hardware_concurrency());
+  }
+  parts.storage = make_posix_storage();
+  parts.communicators = make_in_process_group(1);
+  parts.executor = make_tbb_executor(static_cast<int>(parts.threads));
+  if (parts.executor == nullptr) {
+    return make_error(Errc::kUnsupported,
+                      fmt::format("the system refuses {} threads; lower --threads", parts.threads));
+  }
+  return parts;
+}
+
+std::uint64_t available_memory_bytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  std::uint64_t value = 0, available = ~std::uint64_t{0};
+  while (meminfo >> key >> value) {
+    std::getline(meminfo, unit);
+    if (key == "MemAvailable:") available = value * 1024;
+  }
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    if (file >> value) available = std::min(available, value);
+  }
+  return available;
+}
+
+Result<MemorySplit> split_memory(const RunResources& resources, const Transformer& model,
+                                 EngineOptions options) {
+  MemorySplit split;
+  split.workspace_bytes = model.workspace_bytes(0);
+  options.workspace_bytes = split.workspace_bytes;
+  PENSTOCK_TRY(minimum, minimum_host_bytes(options, model.spec()), "memory");
+  if (resources.ram == RamBudget::kMinimum) {
+    split.ram_bytes = minimum;
+    return split;
+  }
+  split.ram_bytes = resources.ram_bytes;
+  if (resources.ram == RamBudget::kAll) {
+    const std::uint64_t available = available_memory_bytes();
+    split.ram_bytes = available - available / kReservedShare;
+  }
+  if (split.ram_bytes < minimum) {
+    return make_error(
+        Errc::kNoMemory,
+        fmt::format(
+            "--ram: host memory is short by {}: {} granted, of which the batch needs {}; "
+            "the smallest that works is --ram {} (or --ram min); a smaller --micro or --seq "
+            "needs less",
+            format_bytes(minimum - split.ram_bytes), format_bytes(split.ram_bytes),
+            format_bytes(split.workspace_bytes), minimum));
+  }
+  // States first: keeping activations saves a third of the arithmetic, but only what the plan has
+  // no use for is spent on them.
+  options.host_bytes = split.ram_bytes;
+  PENSTOCK_TRY(plan, preview_plan(options, model.spec()), "memory");
+  const std::uint64_t spare = split.ram_bytes - plan.host_bytes;
+  split.kept_layers = model.kept_layers_within(spare);
+  split.workspace_bytes = model.workspace_bytes(split.kept_layers);
+  if (resources.ram == RamBudget::kAll) {
+    split.ram_bytes = plan.host_bytes + (split.workspace_bytes - options.workspace_bytes) +
+                      (std::uint64_t{2} << 20);
+  }
+  return split;
+}
+
+std::string describe_run(const TrainOptions& options, const ModelConfig& config,
+                         const TokenReader& data, const std::string& matrix_library) {
+  const json run = {{"program", "penstock train"},
+                    {"model", config_json(config)},
+                    {"batch", options.batch},
+                    {"micro", options.micro},
+                    {"seq", options.seq},
+                    {"lr", options.lr},
+                    {"warmup", options.warmup},
+                    {"steps", options.steps},
+                    {"clip", options.clip},
+                    {"seed", options.seed},
+                    {"compute", options.resources.fp32 ? "fp32" : "bf16"},
+                    {"matrix library", matrix_library},
+                    {"data", data.fingerprint()},
+                    {"bytes", data.kind() == "bytes"}};
+  return run.dump();
+}
+
+Result<StoredRun> read_stored_run(std::string_view store_description) {
+  const auto not_ours = [] {
+    return make_error(Errc::kCorrupt,
+                      "the store was not made by penstock train, so its model is not known here");
+  };
+  try {
+    const json value = json::parse(store_description);
+    const json& run = value.at("trainer");
+    if (run.value("program", "") != "penstock train") return not_ours();
+    const json& model = run.at("model");
+    StoredRun stored;
+    ModelConfig& config = stored.config;
+    config.family = model.at("family") == "gpt2" ? ModelFamily::kGpt2 : ModelFamily::kLlama;
+    config.name = model.at("name").get<std::string>();
+    const auto count = [&](const char* key) { return model.at(key).get<std::int64_t>(); };
+    config.layers = count("layers");
+    config.hidden = count("hidden");
+    config.heads = count("heads");
+    config.kv_heads = count("kv_heads");
+    config.head_dim = count("head_dim");
+    config.intermediate = count("intermediate");
+    config.vocab = count("vocab");
+    config.max_positions = count("max_positions");
+    config.norm_eps = model.at("norm_eps").get<double>();
+    config.rope_theta = model.at("rope_theta").get<double>();
+    config.tie_embeddings = model.at("tie_embeddings").get<bool>();
+    stored.seq = run.at("seq").get<std::int64_t>();
+    stored.is_bytes = run.at("bytes").get<bool>();
+    return stored;
+  } catch (const json::exception&) {
+    return not_ours();
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,62 @@
+#pragma once
+
+/// What training and generating share: the machine's parts, the memory split, what the store says
+/// about the run that made it.
+///
+/// Errors: kArgument and kNoMemory in words a user can act on. Threads: one.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/executor.hpp"
+#include "comm/communicator.hpp"
+#include "engine/engine.hpp"
+#include "model/config.hpp"
+#include "train/run.hpp"
+#include "train/transformer.hpp"
+
+namespace penstock {
+
+/// Real parts of one process, in an order in which they may die.
+struct RunParts {
+  std::unique_ptr<Storage> storage;
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  std::unique_ptr<Executor> executor;
+  std::uint32_t threads = 1;
+  Isa isa = Isa::kScalar;
+
+  [[nodiscard]] EngineParts engine_parts(Logger logger) const;
+};
+
+Result<RunParts> make_run_parts(const RunResources& resources);
+
+/// The budget in bytes, and how many layers keep their activations.
+struct MemorySplit {
+  std::uint64_t ram_bytes = 0;
+  std::uint64_t workspace_bytes = 0;
+  std::int64_t kept_layers = 0;
+};
+
+/// `options` without host_bytes and workspace_bytes; kAll is limited to what the machine has free.
+Result<MemorySplit> split_memory(const RunResources& resources, const Transformer& model,
+                                 EngineOptions options);
+
+/// What a run must keep to be continued with the same bits, as JSON for EngineOptions.
+[[nodiscard]] std::string describe_run(const TrainOptions& options, const ModelConfig& config,
+                                       const TokenReader& data, const std::string& matrix_library);
+
+/// What a later program needs of it.
+struct StoredRun {
+  ModelConfig config;
+  std::int64_t seq = 0;
+  bool is_bytes = false;  ///< tokens are bytes
+};
+/// kCorrupt when the store was not made by `penstock train`.
+Result<StoredRun> read_stored_run(std::string_view store_description);
+
+/// Bytes the system can still give this process.
+[[nodiscard]] std::uint64_t available_memory_bytes();
+
+}  // namespace penstock
