@@ -86,14 +86,14 @@ TEST_P(RealQueueTest, AWriteThatDoesNotFitIsContinuedThenReportedAsNoSpace) {
 TEST_P(RealQueueTest, WaitingSubmittersAreLetGoByACompletion) {
   // The table is full while the gate is closed: one more submitter must wait, and then finish.
   constexpr std::uint64_t kTable = RequestBook::kRequests;
-  Pages memory(kPageBytes);
+  Pages memory((kTable + 100) * kPageBytes);
   submit({request(IoOp::kWrite, memory.data(), 1, 0, kTable + 1)});
   drain();
   sink_.clear();
   sink_.close_gate();
   std::vector<IoRequest> requests;
   for (std::uint64_t i = 0; i < kTable; ++i) {
-    requests.push_back(request(IoOp::kRead, memory.data(), 1, 0, i));
+    requests.push_back(request(IoOp::kRead, memory.data() + i * kPageBytes, 1, 0, i));
   }
   submit(requests);
   std::atomic<bool> entered = false;
@@ -101,7 +101,8 @@ TEST_P(RealQueueTest, WaitingSubmittersAreLetGoByACompletion) {
     entered = true;
     std::vector<IoRequest> more;
     for (std::uint64_t i = 0; i < 100; ++i) {
-      more.push_back(request(IoOp::kRead, memory.data(), 1, 0, kTable + i));
+      more.push_back(
+          request(IoOp::kRead, memory.data() + (kTable + i) * kPageBytes, 1, 0, kTable + i));
     }
     submit(more);
   });
@@ -114,7 +115,7 @@ TEST_P(RealQueueTest, WaitingSubmittersAreLetGoByACompletion) {
 
 TEST_P(RealQueueTest, CompletionsMaySubmitWhileTheTableIsFull) {
   constexpr std::uint64_t kTable = RequestBook::kRequests;
-  Pages memory(kPageBytes);
+  Pages memory((kTable + 50) * kPageBytes);
   submit({request(IoOp::kWrite, memory.data(), 1, 0, 0)});
   drain();
   sink_.clear();
@@ -123,7 +124,8 @@ TEST_P(RealQueueTest, CompletionsMaySubmitWhileTheTableIsFull) {
   sink_.react = [&](const IoCompletion& completion) {
     if (completion.cookie != 0) return;
     for (int i = 0; i < 50; ++i) {  // into the reserve: a wait here would never end
-      const IoRequest more = request(IoOp::kRead, memory.data(), 1, 0, next++);
+      const IoRequest more = request(IoOp::kRead, memory.data() + next * kPageBytes, 1, 0, next);
+      ++next;
       EXPECT_TRUE(queue_->submit({&more, 1}).ok());
     }
     const std::vector<IoRequest> too_many(kTable + RequestBook::kReserve,
@@ -133,7 +135,7 @@ TEST_P(RealQueueTest, CompletionsMaySubmitWhileTheTableIsFull) {
   };
   std::vector<IoRequest> requests;
   for (std::uint64_t i = 0; i < kTable; ++i) {
-    requests.push_back(request(IoOp::kRead, memory.data(), 1, 0, i));
+    requests.push_back(request(IoOp::kRead, memory.data() + i * kPageBytes, 1, 0, i));
   }
   submit(requests);
   drain();
