@@ -150,8 +150,9 @@ PENSTOCK_API penstock_status penstock_engine_destroy(penstock_engine* engine);
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_engine_error(penstock_engine* engine);
 
 /* Before open: the budget of a tier (PENSTOCK_TIER_HOST). */
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_engine_set_budget(penstock_engine* engine, penstock_tier tier, uint64_t bytes);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_engine_set_budget(penstock_engine* engine,
+                                                                           penstock_tier tier,
+                                                                           uint64_t bytes);
 
 /* ==== the model: before open ================================================================ */
 
@@ -203,9 +204,8 @@ typedef struct penstock_tensor_desc {
 
 PENSTOCK_API penstock_status penstock_tensor_desc_init(penstock_tensor_desc* desc,
                                                        size_t struct_size);
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_tensor_register(penstock_engine* engine, const penstock_tensor_desc* desc,
-                         penstock_tensor* out);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_tensor_register(
+    penstock_engine* engine, const penstock_tensor_desc* desc, penstock_tensor* out);
 /* Also after open. PENSTOCK_E_ARGUMENT if there is none of that name. */
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_tensor_find(penstock_engine* engine,
                                                                      const char* name,
@@ -214,15 +214,18 @@ PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_tensor_find(penstock_en
 /* The order in which groups are used; a group may come more than once. A count of 0 keeps the
  * default: forward in order of registration, backward the reverse of forward. A hint for speed:
  * results are the same in any order. At level 1 there is no backward order. */
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_set_order(
-    penstock_engine* engine, const penstock_group* forward, size_t forward_count,
-    const penstock_group* backward, size_t backward_count);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_set_order(penstock_engine* engine,
+                                                                   const penstock_group* forward,
+                                                                   size_t forward_count,
+                                                                   const penstock_group* backward,
+                                                                   size_t backward_count);
 
 /* ==== plan, open ============================================================================ */
 
 /* The smallest host budget that works for the registered tensors, workspace included. */
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_plan_minimum_bytes(penstock_engine* engine, penstock_tier tier, uint64_t* out);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_plan_minimum_bytes(penstock_engine* engine,
+                                                                            penstock_tier tier,
+                                                                            uint64_t* out);
 
 /* Placement, sizes and bytes per step. Before open: for the budget as it is now. Free it. */
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_plan_json(penstock_engine* engine,
@@ -233,10 +236,12 @@ PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_plan_json(penstock_engi
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_engine_open(penstock_engine* engine);
 
 /* Elements of a tensor, and where it starts in its group, in elements. After open. */
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_tensor_elements(penstock_engine* engine, penstock_tensor tensor, uint64_t* out);
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_tensor_offset(penstock_engine* engine, penstock_tensor tensor, uint64_t* out);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_tensor_elements(penstock_engine* engine,
+                                                                         penstock_tensor tensor,
+                                                                         uint64_t* out);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_tensor_offset(penstock_engine* engine,
+                                                                       penstock_tensor tensor,
+                                                                       uint64_t* out);
 
 /* The trainer's share of the budget: zeroed at open, 2 MiB aligned, valid until destroy. NULL and 0
  * if none was asked for. */
@@ -274,8 +279,8 @@ typedef struct penstock_step_input {
 
 typedef struct penstock_step_report {
   uint32_t struct_size;
-  int32_t applied;  /* 0: skipped, a gradient was not finite, or there was none */
-  int32_t commits;  /* 1: this step's state will be committed */
+  int32_t applied; /* 0: skipped, a gradient was not finite, or there was none */
+  int32_t commits; /* 1: this step's state will be committed */
   uint32_t reserved;
   uint64_t step;    /* steps ended, this one included */
   uint64_t updates; /* applied updates after this step */
@@ -304,20 +309,25 @@ PENSTOCK_API penstock_status penstock_release(penstock_engine* engine, penstock_
  * summed in fp32 and rounded to bf16 once. No gradient leaves the tensor as it is; a zero gradient
  * updates it. Refused if the weights it was computed from are known to be old: level 2, the group
  * was not acquired in this step; level 1, the tensor's last update was not waited for. */
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_grad(penstock_engine* engine, penstock_tensor tensor, const void* data,
-              penstock_dtype dtype, uint32_t k, uint32_t n);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_grad(penstock_engine* engine,
+                                                              penstock_tensor tensor,
+                                                              const void* data,
+                                                              penstock_dtype dtype, uint32_t k,
+                                                              uint32_t n);
 
 /* Fixes the step: norm, clip factor, finiteness. Updates follow when somebody needs them. `blob`
  * (may be NULL with 0 bytes, at most 1 MiB) is the trainer's own state after this step, kept with
  * its commit. No lease may be held. `report` may be NULL. */
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_step_end(penstock_engine* engine, const penstock_step_input* input, const void* blob,
-                  uint64_t blob_bytes, penstock_step_report* report);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_step_end(penstock_engine* engine,
+                                                                  const penstock_step_input* input,
+                                                                  const void* blob,
+                                                                  uint64_t blob_bytes,
+                                                                  penstock_step_report* report);
 /* Ends the step and drops its gradients. */
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_step_skip(penstock_engine* engine, const void* blob, uint64_t blob_bytes,
-                   penstock_step_report* report);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_step_skip(penstock_engine* engine,
+                                                                   const void* blob,
+                                                                   uint64_t blob_bytes,
+                                                                   penstock_step_report* report);
 
 /* Between these, groups are acquired in forward order only and no gradient is given. */
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_eval_begin(penstock_engine* engine);
@@ -340,9 +350,10 @@ PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_flush(penstock_engine* 
 
 /* Copies a tensor's exact fp32 master weights, every update done, to out: [elements]. Between steps
  * only, with no lease held. */
-PENSTOCK_API PENSTOCK_NODISCARD penstock_status
-penstock_export_master(penstock_engine* engine, penstock_tensor tensor, float* out,
-                       uint64_t elements);
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_export_master(penstock_engine* engine,
+                                                                       penstock_tensor tensor,
+                                                                       float* out,
+                                                                       uint64_t elements);
 
 /* Facts, from any thread. */
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_step(penstock_engine* engine,
