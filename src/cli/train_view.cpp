@@ -73,6 +73,8 @@ void TrainView::on_start(const RunStart& start) {
                         {"threads", start.threads},
                         {"scratch", start.scratch},
                         {"queue", start.queue},
+                        {"drive_read_bytes_per_second", number(start.read_bytes_per_second)},
+                        {"drive_write_bytes_per_second", number(start.write_bytes_per_second)},
                         {"isa", start.isa},
                         {"plan", start.plan}}));
     return;
@@ -115,7 +117,9 @@ void TrainView::on_step(const StepLine& line) {
                       {"seconds", number(line.seconds)},
                       {"tokens_per_second", number(line.tokens_per_second)},
                       {"bytes_per_second", rates},
+                      {"compute_seconds", number(line.compute_seconds)},
                       {"percent_of_bound", number(line.percent_of_bound)},
+                      {"percent_of_late_bound", number(line.percent_of_late_bound)},
                       {"data_index", line.data_index},
                       {"committed_step", line.committed_step}}));
 }

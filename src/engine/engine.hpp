@@ -25,6 +25,7 @@
 #include "base/log.hpp"
 #include "base/result.hpp"
 #include "comm/communicator.hpp"
+#include "io/drive_rates.hpp"
 #include "io/storage.hpp"
 #include "io/store.hpp"
 #include "kernels/cpu/optimizer.hpp"
@@ -96,6 +97,7 @@ struct EngineOptions {
   /// Identifies rule, ladder and hyper-parameters that must not change silently; compared on
   /// resume.
   std::string description_json = "{}";  ///< the trainer's own part, kept with the store
+  double measure_drive_seconds = 0.0;   ///< at opening, per direction, on the spill area; 0: no
   std::uint64_t deadline_ns = 120'000'000'000;
 };
 
@@ -172,6 +174,10 @@ class Engine {
   [[nodiscard]] virtual std::span<const std::byte> opened_blob() const = 0;
   [[nodiscard]] virtual const Counters& counters() const = 0;
   [[nodiscard]] virtual std::string queue_backend() const = 0;
+  /// As measured at opening; zeros where it was not.
+  [[nodiscard]] virtual DriveRates drive_rates() const = 0;
+  /// Nanoseconds the trainer has waited inside calls since opening (for I/O, updates, commits).
+  [[nodiscard]] virtual std::uint64_t waited_ns() const = 0;
 
   // --- one step
   virtual Status step_begin() = 0;

@@ -50,6 +50,8 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::span<const std::byte> opened_blob() const override { return opened_blob_; }
   const Counters& counters() const override { return counters_; }
   std::string queue_backend() const override;
+  DriveRates drive_rates() const override { return drive_rates_; }
+  std::uint64_t waited_ns() const override;
 
   Status step_begin() override;
   Result<GroupLease> acquire(GroupId group) override;
@@ -92,6 +94,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   void fill_piece(const Range& range, std::uint32_t at, std::uint32_t count, float* out) const;
   Status start();
   Status hand_out_weights();
+  Status measure();
   Status hand_out(const Range& range, std::span<std::byte> bounce);
 
   // --- engine_monitor.cpp
@@ -105,6 +108,20 @@ class EngineImpl final : public Engine, private CompletionSink {
   void describe_requests(Operation& operation, std::size_t& parts);
   void fail(Error error);  // needs the lock
   Status sticky() const;
+  /// Adds the time it lives to the callers' waits; created and destroyed with the lock held.
+  class WaitTimer {
+   public:
+    WaitTimer(const std::function<std::uint64_t()>& now, std::uint64_t& sum)
+        : now_(now), sum_(sum), start_(now()) {}
+    ~WaitTimer() { sum_ += now_() - start_; }
+    WaitTimer(const WaitTimer&) = delete;
+    WaitTimer& operator=(const WaitTimer&) = delete;
+
+   private:
+    const std::function<std::uint64_t()>& now_;
+    std::uint64_t& sum_;
+    std::uint64_t start_;
+  };
   template <class Ready>
   Status wait_until(Lock& lock, const char* what, Ready ready);
   Status wait_step(Lock& lock, const char* what, std::uint64_t& last, std::uint64_t& since,
@@ -177,6 +194,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::uint64_t staging_offset_ = 0;       // offset of lent hi in a state frame
   std::vector<std::uint64_t> first_tile_;  // per block, in the per-tile tables
   bool resumed_ = false;
+  DriveRates drive_rates_;
   std::vector<std::byte> opened_blob_;
   std::unique_ptr<Store> store_;
   AdamWPolicy policy_;
@@ -193,6 +211,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::vector<std::uint8_t> tile_failed_;      // per tile; each written by one task
   std::vector<std::uint64_t> spill_sums_;      // per tile
   std::uint64_t progress_ = 0;                 // events so far
+  std::uint64_t waited_ns_ = 0;                // by callers, in wait_until()
   std::size_t tasks_in_flight_ = 0;
   bool closing_ = false;
   std::unique_ptr<Error> failure_;
@@ -226,6 +245,7 @@ Status EngineImpl::wait_until(Lock& lock, const char* what, Ready ready) {
     if (failure_) return sticky();
     if (ready()) return ok();
     run_commands();  // of what ready() asked for
+    const WaitTimer timer(parts_.now_ns, waited_ns_);
     PENSTOCK_CHECK_OK(wait_step(lock, what, last, since, warned));
   }
 }

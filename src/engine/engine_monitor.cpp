@@ -30,6 +30,10 @@ std::uint64_t EngineImpl::committed_step() const {
   const Lock lock(mutex_);
   return committed_step_;
 }
+std::uint64_t EngineImpl::waited_ns() const {
+  const Lock lock(mutex_);
+  return waited_ns_;
+}
 Status EngineImpl::error() const {
   const Lock lock(mutex_);
   return sticky();

@@ -370,6 +370,27 @@ Status EngineImpl::hand_out_weights() {
   return ok();
 }
 
+/// Rates of the drive, on spill extents (whose content does not outlive a step) and the frames,
+/// which hold nothing yet.
+Status EngineImpl::measure() {
+  constexpr std::uint64_t kLargestRegion = 256 * kMiB, kSmallestRegion = 8 * kMiB;
+  const std::size_t spills = store_->geometry().spill_bytes.size();
+  if (options_.measure_drive_seconds <= 0.0 || spills == 0) return ok();
+  const DriveExtent first = store_->spill(0), last = store_->spill(spills - 1);
+  const std::uint64_t region =
+      std::min(kLargestRegion, (last.offset_bytes - first.offset_bytes) / kMiB * kMiB);
+  const std::uint64_t memory =
+      std::min<std::uint64_t>(8 * kMiB, plan_.host_bytes / 2 / kMiB * kMiB);
+  if (region < kSmallestRegion || arena_->bytes() < memory) return ok();
+  PENSTOCK_TRY(rates,
+               measure_drive(parts_.storage, first.file, first.offset_bytes, region,
+                             {arena_->data(), memory}, options_.measure_drive_seconds),
+               "engine");
+  drive_rates_ = rates;
+  std::memset(arena_->data(), 0, memory);
+  return ok();
+}
+
 // --- open ------------------------------------------------------------------------------------
 
 Status EngineImpl::start() {
@@ -384,6 +405,7 @@ Status EngineImpl::start() {
     PENSTOCK_CHECK_OK(write_first_versions());
   }
   PENSTOCK_CHECK_OK(hand_out_weights());
+  PENSTOCK_CHECK_OK(measure());
   std::vector<std::uint64_t> versions(plan_.blocks.size());
   for (std::size_t b = 0; b < versions.size(); ++b) versions[b] = table_->entry(b).version;
   scheduler_ = std::make_unique<Scheduler>(plan_, *table_, versions);

@@ -40,6 +40,7 @@ class Run {
   Status open_engine();
   Status announce();
   Status one_step(std::uint64_t step);
+  void add_bounds(const TrainReport& report, StepLine& line) const;
   void report(std::uint64_t step, const TrainReport& report, std::uint64_t started_ns);
   Status evaluate(std::uint64_t step);
   Status finish(bool stopped);
@@ -108,6 +109,7 @@ Status Run::open_engine() {
   options.seed = options_.seed;
   options.isa = parts_.isa;
   options.queue.backend = options_.resources.queue;
+  options.measure_drive_seconds = 0.25;
   options.description_json =
       describe_run(options_, config_, data_->reader(), std::string(model_->matmul().isa()));
   PENSTOCK_TRY(memory, split_memory(options_.resources, *model_, options), "memory");
@@ -149,6 +151,8 @@ Status Run::announce() {
     PENSTOCK_TRY(counts, count_bytes(options_.data.path), "data");
     start.bigram_nats = counts.bigram_nats();
   }
+  start.read_bytes_per_second = engine_->drive_rates().read_bytes_per_second;
+  start.write_bytes_per_second = engine_->drive_rates().write_bytes_per_second;
   observer_.on_start(start);
   return ok();
 }
@@ -196,6 +200,29 @@ Status Run::evaluate(std::uint64_t step) {
   return ok();
 }
 
+/// Bounds of docs/architecture.md: a half-duplex drive moves the plan's bytes of each pass while
+/// forward and backward compute.
+void Run::add_bounds(const TrainReport& report, StepLine& line) const {
+  line.compute_seconds = report.forward.compute() + report.backward.compute();
+  const DriveRates rates = engine_->drive_rates();
+  if (rates.read_bytes_per_second <= 0.0 || rates.write_bytes_per_second <= 0.0) return;
+  const Plan::Traffic& bytes = engine_->plan().traffic;
+  const auto read = [&](std::uint64_t n) {
+    return static_cast<double>(n) / rates.read_bytes_per_second;
+  };
+  const auto write = [&](std::uint64_t n) {
+    return static_cast<double>(n) / rates.write_bytes_per_second;
+  };
+  const double io_forward = read(bytes.hi_read / 2 + bytes.state_read + bytes.spill) +
+                            write(bytes.hi_write + bytes.state_write);
+  const double io_backward = read(bytes.hi_read - bytes.hi_read / 2) + write(bytes.spill);
+  const double late = std::max(report.forward.compute(), io_forward) +
+                      std::max(report.backward.compute(), io_backward);
+  const double physical = std::max(line.compute_seconds, io_forward + io_backward);
+  line.percent_of_late_bound = 100.0 * late / line.seconds;
+  line.percent_of_bound = 100.0 * physical / line.seconds;
+}
+
 void Run::report(std::uint64_t step, const TrainReport& report, std::uint64_t started_ns) {
   StepLine line;
   line.step = step + 1;
@@ -219,6 +246,7 @@ void Run::report(std::uint64_t step, const TrainReport& report, std::uint64_t st
            std::max(line.seconds, 1e-9);
   };
   line.rates = {{"nvme read", rate(Link::kDriveRead)}, {"nvme write", rate(Link::kDriveWrite)}};
+  add_bounds(report, line);
   observer_.on_step(line);
 }
 

@@ -70,6 +70,7 @@ struct GenerateOptions {
 /// What is known before the first step.
 struct RunStart {
   std::string model, family, data, data_kind, plan, queue, isa;
+  double read_bytes_per_second = 0.0, write_bytes_per_second = 0.0;  ///< of the drive; 0: unknown
   std::uint64_t parameters = 0, state_bytes = 0, ram_bytes = 0;
   std::uint64_t vocab = 0, train_tokens = 0, held_out_tokens = 0;
   std::uint64_t first_step = 0, steps = 0;  ///< first_step > 0: resumed
@@ -91,8 +92,10 @@ struct StepLine {
   bool applied = true;  ///< false: a gradient was not finite, nothing was changed
   double seconds = 0.0, tokens_per_second = 0.0, seconds_left = 0.0;
   std::vector<TierRate> rates;
-  double percent_of_bound = 0.0;  ///< of the step's physical bound; 0: not known yet
-  std::uint64_t data_index = 0;   ///< the position in the data that the step used
+  double compute_seconds = 0.0;        ///< of the step, without waits
+  double percent_of_bound = 0.0;       ///< of the step's physical bound; 0: not known
+  double percent_of_late_bound = 0.0;  ///< of what late updates can reach; 0: not known
+  std::uint64_t data_index = 0;        ///< the position in the data that the step used
   std::uint64_t committed_step = 0;
 };
 

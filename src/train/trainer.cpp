@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.hpp"
+
 namespace penstock {
 
 Result<std::unique_ptr<Trainer>> Trainer::create(Engine& engine, Transformer& model,
@@ -54,10 +56,20 @@ Status Trainer::backward(const TokenBatch& batch, MicroRange range, float factor
   return ok();
 }
 
+PassTime Trainer::lap() {
+  const std::uint64_t now = now_ns(), waited = engine_.waited_ns();
+  const PassTime time{static_cast<double>(now - lap_ns_) * 1e-9,
+                      static_cast<double>(waited - lap_waited_ns_) * 1e-9};
+  lap_ns_ = now;
+  lap_waited_ns_ = waited;
+  return time;
+}
+
 Result<double> Trainer::vertical(const TokenBatch& batch) {
   const MicroRange all = all_of(batch);
   const auto tokens = static_cast<double>(batch.inputs.size());
   PENSTOCK_CHECK_OK(forward(batch, all, {}));
+  forward_time_ = lap();
   const double loss = model_.loss_sum(all) / tokens;
   PENSTOCK_CHECK_OK(backward(batch, all, static_cast<float>(1.0 / tokens), true));
   return loss;
@@ -77,11 +89,12 @@ Result<double> Trainer::horizontal(const TokenBatch& batch) {
 Result<TrainReport> Trainer::step(const TokenBatch& batch, const StepInput& input,
                                   std::span<const std::byte> blob) {
   PENSTOCK_CHECK_OK(model_.check_tokens(batch));
+  lap();
   PENSTOCK_CHECK_OK(engine_.step_begin());
   const bool is_vertical = model_.options().order == StepOrder::kVertical;
   PENSTOCK_TRY(loss, is_vertical ? vertical(batch) : horizontal(batch), "training step");
   PENSTOCK_TRY(report, engine_.step_end(input, blob), "end of the training step");
-  return TrainReport{loss, std::move(report)};
+  return TrainReport{loss, forward_time_, lap(), std::move(report)};
 }
 
 Result<double> Trainer::evaluate(const TokenBatch& batch) {

@@ -17,8 +17,16 @@
 
 namespace penstock {
 
+/// Where a pass's time went, in seconds.
+struct PassTime {
+  double wall = 0.0;
+  double waited = 0.0;  ///< of it, inside the engine
+  [[nodiscard]] double compute() const { return wall - waited; }
+};
+
 struct TrainReport {
   double loss = 0.0;  ///< mean cross entropy (nats) over the step's tokens, before the update
+  PassTime forward, backward;  ///< the backward includes the end of the step
   StepReport step;
 };
 
@@ -50,8 +58,12 @@ class Trainer {
   Result<double> vertical(const TokenBatch& batch);
   Result<double> horizontal(const TokenBatch& batch);
 
+  PassTime lap();  ///< since the last lap
+
   Engine& engine_;
   Transformer& model_;
+  std::uint64_t lap_ns_ = 0, lap_waited_ns_ = 0;
+  PassTime forward_time_;
 };
 
 }  // namespace penstock

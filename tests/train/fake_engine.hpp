@@ -60,6 +60,8 @@ class FakeEngine final : public Engine {
   [[nodiscard]] std::span<const std::byte> opened_blob() const override { return {}; }
   [[nodiscard]] const Counters& counters() const override { return counters_; }
   [[nodiscard]] std::string queue_backend() const override { return "none"; }
+  [[nodiscard]] DriveRates drive_rates() const override { return {}; }
+  [[nodiscard]] std::uint64_t waited_ns() const override { return 0; }
 
   Status step_begin() override;
   Result<GroupLease> acquire(GroupId group) override;
