@@ -68,7 +68,9 @@ class [[nodiscard]] Result {
 
 using Status = Result<Unit>;
 
-inline Status ok() { return Unit{}; }
+inline Status ok() {
+  return Unit{};
+}
 
 inline Error make_error(Errc code, std::string message, int sys_errno = 0) {
   return Error{code, sys_errno, std::move(message)};
@@ -77,14 +79,14 @@ inline Error make_error(Errc code, std::string message, int sys_errno = 0) {
 }  // namespace penstock
 
 /// Binds `var` to the value of a Result, or returns its error with `what` in front.
-#define PENSTOCK_TRY(var, expr, what)                                       \
-  auto var##_result = (expr);                                               \
-  if (!var##_result) return std::move(var##_result).error().in(what);       \
+#define PENSTOCK_TRY(var, expr, what)                                 \
+  auto var##_result = (expr);                                         \
+  if (!var##_result) return std::move(var##_result).error().in(what); \
   auto& var = var##_result.value()
 
 /// Returns the error of a Status unchanged.
-#define PENSTOCK_CHECK_OK(expr)                                             \
-  do {                                                                      \
-    if (auto penstock_status_ = (expr); !penstock_status_)                  \
-      return std::move(penstock_status_).error();                           \
+#define PENSTOCK_CHECK_OK(expr)                            \
+  do {                                                     \
+    if (auto penstock_status_ = (expr); !penstock_status_) \
+      return std::move(penstock_status_).error();          \
   } while (false)

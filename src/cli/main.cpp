@@ -7,9 +7,10 @@
 
 namespace {
 
-/// The matrix library's threads must sleep while they wait: update and I/O tasks need the cores, and
-/// with spinning a step takes three times as long. Their runtime reads this once, when it is loaded,
-/// which is before main(): so the program starts itself again with it. A user's own choice stays.
+/// The matrix library's threads must sleep while they wait: update and I/O tasks need the cores,
+/// and with spinning a step takes three times as long. Their runtime reads this once, when it is
+/// loaded, which is before main(): so the program starts itself again with it. A user's own choice
+/// stays.
 void start_with_passive_waits(char** arguments) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (::setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;

@@ -37,7 +37,7 @@ struct PlanRequest {
   std::uint64_t accumulator_bytes = 0;  ///< of it, fp32 sums of tensors with several contributions
   std::uint64_t table_bytes = 0;        ///< of it, engine tables outside the arena
   std::uint32_t block_elements = 0;     ///< 0: chosen; else a multiple of kTileElements
-  std::uint32_t commit_every = 0;       ///< 0: chosen (K of DESIGN section 5)
+  std::uint32_t commit_every = 0;       ///< 0: chosen, from the bytes at home in RAM
 };
 
 struct HiFrame {
@@ -85,7 +85,8 @@ struct Plan {
   std::uint64_t workspace_bytes = 0;
   std::uint64_t accumulator_bytes = 0;
 
-  /// Bytes per step from the second step on, by DESIGN section 4 (payload, without sums).
+  /// Bytes per step from the second step on, as docs/architecture.md counts them (payload, no
+  /// sums).
   struct Traffic {
     std::uint64_t hi_read = 0, hi_write = 0;        ///< u h, h; less what stays at the turns
     std::uint64_t hi_turn_reuse = 0;                ///< reads saved where the pass turns round

@@ -33,17 +33,17 @@ enum class BlockState : std::uint8_t { kBase, kPending, kWorking };
 
 struct Command {
   enum class Kind : std::uint8_t {
-    kReadHi,         ///< hi and its sums, slot -> group frame
-    kVerifyHi,       ///< check them (task)
-    kReadState,      ///< lo, m, v with sums, slot -> state frame
-    kReadGradient,   ///< spilled gradient -> state frame
-    kUpdate,         ///< the optimizer, in the frames (task)
-    kGatherHi,       ///< lent weights -> state frame, with sums (task)
-    kWriteHi,        ///< hi and its sums -> slot
-    kWriteState,     ///< lo, m, v with sums -> slot
-    kSpillGradient,  ///< gradient frame -> spill extent
-    kReopenGradient, ///< spill extent -> gradient frame, to be filled further
-    kCommit,         ///< flush and manifest (blocking task); no block
+    kReadHi,          ///< hi and its sums, slot -> group frame
+    kVerifyHi,        ///< check them (task)
+    kReadState,       ///< lo, m, v with sums, slot -> state frame
+    kReadGradient,    ///< spilled gradient -> state frame
+    kUpdate,          ///< the optimizer, in the frames (task)
+    kGatherHi,        ///< lent weights -> state frame, with sums (task)
+    kWriteHi,         ///< hi and its sums -> slot
+    kWriteState,      ///< lo, m, v with sums -> slot
+    kSpillGradient,   ///< gradient frame -> spill extent
+    kReopenGradient,  ///< spill extent -> gradient frame, to be filled further
+    kCommit,          ///< flush and manifest (blocking task); no block
   };
   Kind kind = Kind::kCommit;
   IoClass io_class = IoClass::kDemand;
@@ -199,7 +199,7 @@ class Scheduler {
   std::uint32_t pump_number_ = 0;
   std::uint64_t updates_ = 0;  // version of the current record
   std::size_t unsettled_ = 0;
-  std::size_t spilling_ = 0;                   // stage frames on their way to the drive
+  std::size_t spilling_ = 0;    // stage frames on their way to the drive
   bool retry_records_ = false;  // a record waits for a slot or a frame
   bool sweep_ = false;
   bool commit_issued_ = false;
