@@ -146,7 +146,7 @@ penstock_engine_create(const penstock_engine_options* options, penstock_engine**
  * the opened blob end with it. NULL is fine; a second destroy is PENSTOCK_E_STATE. */
 PENSTOCK_API penstock_status penstock_engine_destroy(penstock_engine* engine);
 
-/* The sticky failure, or PENSTOCK_OK. A fact. */
+/* The sticky failure, or PENSTOCK_OK. A fact, after open. */
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_engine_error(penstock_engine* engine);
 
 /* Before open: the budget of a tier (PENSTOCK_TIER_HOST). */
