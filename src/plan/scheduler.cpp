@@ -18,6 +18,7 @@ Scheduler::Scheduler(const Plan& plan, SlotTable& table, std::span<const std::ui
       groups_(plan.groups.size()),
       occupant_(plan.hi_frames.size(), kNone),
       claimed_(plan.hi_frames.size(), 0),
+      state_owner_(plan.stream_state_frames, kNone),
       visits_(plan.forward),
       forward_count_(plan.forward.size()),
       queue_(plan.blocks.size() * 8 + 16) {
@@ -53,6 +54,7 @@ void Scheduler::want(std::uint32_t group) {
 
 void Scheduler::unwant(std::uint32_t group) {
   --groups_[group].wanted;
+  dirty_pump_ = true;
 }
 
 bool Scheduler::up_to_date(std::uint32_t group) const {
@@ -156,7 +158,7 @@ void Scheduler::step_ended(bool apply, std::uint64_t updates) {
   for (std::uint32_t i = 0; i < blocks_.size(); ++i) {
     Block& b = blocks_[i];
     if (b.gradient == Gradient::kFilling) gradient_filled(i);
-    if (b.gradient == Gradient::kNone) continue;
+    if (b.gradient == Gradient::kNone || b.drop_gradient) continue;
     if (apply) {
       b.state = BlockState::kPending;
       ++unsettled_;
@@ -242,6 +244,7 @@ bool Scheduler::take_state_frame(std::uint32_t block) {
   if (free_states_.empty()) return false;
   b.state_frame = free_states_.back();
   free_states_.pop_back();
+  state_owner_[b.state_frame] = block;
   return true;
 }
 
@@ -250,6 +253,7 @@ void Scheduler::free_state_frame(std::uint32_t block) {
   b.gathered = false;
   if (plan_.blocks[block].state_pinned || b.state_frame == kNone) return;
   free_states_.push_back(b.state_frame);
+  state_owner_[b.state_frame] = kNone;
   b.state_frame = kNone;
   b.rest = Copy::kAbsent;
 }
@@ -434,6 +438,9 @@ void Scheduler::pump() {
   retry_records();
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     if (groups_[g].wanted > 0 && !up_to_date(g)) advance_group(g, IoClass::kDemand);
+  }
+  for (const std::uint32_t block : state_owner_) {
+    if (block != kNone) advance_update(block, IoClass::kPrefetch);
   }
   int blocked = 0;
   if (sweep_ && unsettled_ > 0) {

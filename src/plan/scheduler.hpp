@@ -17,6 +17,8 @@
 ///      never waits for a slot that an update of a newer version took.
 ///   6. A state frame is given to an update only together with its target slot, so updates that
 ///      wait for a commit never starve those the commit waits for.
+///   7. An update that has a shared state frame goes on whatever the trainer turns to: others may
+///      wait for that frame.
 /// Threads: none; the owner serialises calls. Memory: none allocated after construction.
 
 #include <cstdint>
@@ -89,7 +91,10 @@ class Scheduler {
   /// No update of an earlier record is outstanding.
   [[nodiscard]] bool settled() const { return unsettled_ == 0; }
   /// Pending blocks of all groups are worked off without being asked for (level 1, flush).
-  void set_sweep(bool on) { sweep_ = on; }
+  void set_sweep(bool on) {
+    sweep_ = on;
+    dirty_pump_ = true;
+  }
   /// Only the forward order is expected from now on (evaluation), or both passes again.
   void set_forward_only(bool on);
 
@@ -194,7 +199,8 @@ class Scheduler {
   std::vector<std::uint32_t> occupant_;  // per hi frame: group or kNone
   std::vector<std::uint32_t> claimed_;   // per hi frame: pump number of the last claim
   std::vector<std::uint32_t> free_states_, free_stages_;
-  std::vector<std::uint32_t> visits_;  // forward, then backward
+  std::vector<std::uint32_t> state_owner_;  // per shared state frame: block or kNone
+  std::vector<std::uint32_t> visits_;       // forward, then backward
   std::size_t forward_count_ = 0, cursor_ = 0, visit_count_ = 0;
   std::uint32_t pump_number_ = 0;
   std::uint64_t updates_ = 0;  // version of the current record
