@@ -134,6 +134,8 @@ struct Matmul::Parts {
   std::size_t primitive_for(const MatmulShape& shape);
   Product cut(const MatmulShape& shape);
   Status run(Primitive& primitive, const void* a, const void* b, float* c);
+
+  std::vector<MatmulCall>* recorder = nullptr;
 };
 
 std::size_t Matmul::Parts::primitive_for(const MatmulShape& shape) {
@@ -257,6 +259,7 @@ void Matmul::use_scratchpad(void* memory) {
 }
 
 Status Matmul::run(MatmulId product, const void* a, const void* b, float* c) {
+  if (parts_->recorder != nullptr) parts_->recorder->push_back({product, a, b, c});
   const Product& whole = parts_->products[product];
   const auto bytes = static_cast<std::int64_t>(size_bytes(whole.shape.type));
   for (const Slice& slice : whole.slices) {
@@ -295,6 +298,10 @@ Status Matmul::Parts::run(Primitive& p, const void* a, const void* b, float* c) 
   return make_error(Errc::kInternal, fmt::format("{}: oneDNN failed with status {}; run with "
                                                  "DNNL_VERBOSE=1 and report it",
                                                  describe(p.shape), static_cast<int>(status)));
+}
+
+void Matmul::record(std::vector<MatmulCall>* calls) {
+  parts_->recorder = calls;
 }
 
 bool Matmul::multiplies_bf16() const {

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -55,6 +56,14 @@ struct MatmulOptions {
   std::string isa = "auto";
 };
 
+/// One product as it was run: enough to run it again on the same buffers.
+struct MatmulCall {
+  MatmulId product = 0;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  float* c = nullptr;
+};
+
 class Matmul {
  public:
   /// Pins the instruction set; kState when the process has already pinned another one.
@@ -74,6 +83,10 @@ class Matmul {
   [[nodiscard]] bool multiplies_bf16() const;
 
   Status run(MatmulId product, const void* a, const void* b, float* c);
+
+  /// Appends every product run from now on to `calls` (null: no longer), for benchmarks that set a
+  /// step against its own products.
+  void record(std::vector<MatmulCall>* calls);
 
   [[nodiscard]] std::string isa() const;                             ///< in oneDNN's words
   [[nodiscard]] std::string implementation(MatmulId product) const;  ///< in oneDNN's words

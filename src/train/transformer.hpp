@@ -83,6 +83,7 @@ class Transformer {
   [[nodiscard]] const ModelSpec& spec() const { return spec_; }
   [[nodiscard]] const TransformerOptions& options() const { return options_; }
   [[nodiscard]] const Matmul& matmul() const { return *matmul_; }
+  [[nodiscard]] Matmul& matmul() { return *matmul_; }
   /// The type that products read: kF32 also in bf16 mode where the processor lacks AVX512_BF16.
   [[nodiscard]] MatmulType operand() const { return operand_; }
 
