@@ -24,7 +24,9 @@ struct HiClass {
   std::vector<std::uint32_t> groups;
   std::uint32_t rotating = 1;  ///< frames below which streaming would stall on its own class
   std::uint32_t frames = 1;
+  std::size_t worth = 0;  ///< groups, the first ones, whose pin saves traffic
   [[nodiscard]] bool all_pinned() const { return frames >= groups.size(); }
+  [[nodiscard]] bool is_enough() const { return all_pinned() || frames - rotating >= worth; }
 };
 
 /// The knobs the planner turns.
@@ -68,27 +70,54 @@ class Planner {
     return total;
   }
 
-  /// Spends what the budget leaves.
+  /// The better of two orders: `hi` first by density; but where all gradients fit, their staging
+  /// frames and the room to read them back fall away, which in a small model is worth more.
   [[nodiscard]] Choice best(std::uint64_t budget) const {
+    Choice hi_first = spend(budget, false), gradients_first = spend(budget, true);
+    return moved(gradients_first) < moved(hi_first) ? gradients_first : hi_first;
+  }
+
+  /// Bytes per step.
+  [[nodiscard]] std::uint64_t moved(const Choice& choice) const {
+    const Plan::Traffic t = build(choice).traffic;
+    return t.hi_read + t.hi_write + t.state_read + t.state_write + 2 * t.spill;
+  }
+
+  /// Spends what the budget leaves.
+  [[nodiscard]] Choice spend(std::uint64_t budget, bool gradients_first) const {
     Choice choice = smallest();
+    const std::uint64_t minimum = bytes(choice);
+    // Working frames save time, not bytes. They get half of what is free until all are there, and
+    // pins never get that half, so that a budget that is just enough for one more frame does not
+    // pin less than a smaller one.
+    std::uint64_t limit = minimum + (budget - minimum) / 2;
     const auto try_step = [&](auto change) {
       Choice next = choice;
       change(next);
-      if (bytes(next) > budget) return false;
+      if (bytes(next) > limit) return false;
       choice = std::move(next);
       return true;
     };
-    while (choice.stream_state_frames < std::min(kWantedStateFrames, trainable_) &&
+    const std::uint32_t states = std::min(kWantedStateFrames, trainable_);
+    const std::uint32_t stages = std::min(kWantedStageFrames, trainable_);
+    while (choice.stream_state_frames < states &&
            try_step([](Choice& c) { ++c.stream_state_frames; })) {
     }
-    while (choice.stage_frames < std::min(kWantedStageFrames, trainable_) &&
+    while (choice.stream_state_frames == states && choice.stage_frames < stages &&
            try_step([](Choice& c) { ++c.stage_frames; })) {
     }
+    const bool all_there = choice.stream_state_frames == states && choice.stage_frames == stages;
+    const std::uint64_t set_aside = all_there ? 0 : limit - bytes(choice);
+    limit = budget - set_aside;
+    const auto keep_gradients = [&] {  // all of them: no staging, no room to read them back
+      return try_step([&](Choice& c) {
+        c.ram_gradients = trainable_;
+        c.stage_frames = 0;
+      });
+    };
+    const bool kept_first = gradients_first && keep_gradients();
     pin_hi(choice, try_step);
-    if (!try_step([&](Choice& c) {  // all of them: no staging, no room to read them back
-          c.ram_gradients = trainable_;
-          c.stage_frames = 0;
-        })) {
+    if (!kept_first && !keep_gradients()) {
       while (choice.ram_gradients + 1 < trainable_ &&
              try_step([](Choice& c) { ++c.ram_gradients; })) {
       }
@@ -130,7 +159,7 @@ class Planner {
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return visits(a) > visits(b); });
     for (const std::size_t i : order) {
-      while (!choice.classes[i].all_pinned() &&
+      while (!choice.classes[i].is_enough() &&
              try_step([i](Choice& c) { ++c.classes[i].frames; })) {
       }
     }
@@ -202,12 +231,22 @@ void Planner::find_classes() {
     const std::uint64_t bytes =
         round_up(groups_[g].elements * kHiBytes, kPageBytes) + groups_[g].block_count * kPageBytes;
     const auto [position, is_new] = by_bytes.emplace(bytes, classes_.size());
-    if (is_new) classes_.push_back({bytes, {}, 1, 1});
+    if (is_new) {
+      HiClass fresh;
+      fresh.frame_bytes = bytes;
+      classes_.push_back(fresh);
+    }
     classes_[position->second].groups.push_back(g);
   }
   std::vector<std::uint32_t> visits = request_.forward;
   visits.insert(visits.end(), request_.backward.begin(), request_.backward.end());
   for (HiClass& hi : classes_) {
+    // At level 1 only updates read weights, so frozen ones stay where they are.
+    const auto rest =
+        std::stable_partition(hi.groups.begin(), hi.groups.end(), [&](std::uint32_t group) {
+          return request_.level == Level::kWeights || groups_[group].trainable;
+        });
+    hi.worth = static_cast<std::size_t>(rest - hi.groups.begin());
     const auto inside = [&](std::uint32_t group) {
       return std::find(hi.groups.begin(), hi.groups.end(), group) != hi.groups.end();
     };
@@ -254,6 +293,7 @@ void Planner::count_traffic(Plan& plan) const {
     for (const std::uint32_t g : visits) {
       const GroupPlan& group = plan.groups[g];
       if (group.lent || group.hi_pinned) continue;
+      if (plan.level == Level::kStates && !group.trainable) continue;  // only updates read it
       const bool hit = occupant[group.hi_frame] == g;
       (hit ? traffic.hi_turn_reuse : traffic.hi_read) += group.elements * kHiBytes;
       occupant[group.hi_frame] = g;

@@ -66,6 +66,8 @@ inline Plan random_plan(Random& random) {
 enum class Finish { kAny, kFirst, kLast, kStarveOne };
 
 class World {
+  static constexpr std::uint64_t kManyEvents = 100'000;  // a run has some hundreds
+
  public:
   explicit World(std::uint64_t seed)
       : random_(seed),
@@ -208,6 +210,7 @@ class World {
       drain();
       if (oracle_.failed() || ready()) return true;
       drain();
+      if (++events_ > kManyEvents) oracle_.fail(fmt::format("{}: it goes on for ever", what));
       if (!oracle_.flights().empty()) {
         finish_one();
         if (chance(random_, 20)) read_beside();
@@ -423,7 +426,7 @@ class World {
   std::vector<std::uint32_t> mine_;           // leased by the trainer
   std::uint64_t step_ = 0, commit_step_ = 0, committed_step_ = 0, updates_ = 0;
   std::uint64_t given_ = 0, given_now_ = 0;  // block updates that records ask for
-  std::uint64_t commits_ = 0, reopened_ = 0;
+  std::uint64_t commits_ = 0, reopened_ = 0, events_ = 0;
 };
 
 }  // namespace penstock::testing
