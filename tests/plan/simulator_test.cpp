@@ -59,7 +59,7 @@ std::vector<SimStepReport> run(const Plan& plan, const SimRates& rates, std::siz
   return reports.ok() ? std::move(reports).value() : std::vector<SimStepReport>(steps);
 }
 
-/// Seconds of the drive's work in the forward and in the backward by DESIGN section 4.
+/// Seconds of the drive's work in the forward and in the backward.
 struct DriveTimes {
   double forward, backward;
 };
