@@ -86,7 +86,10 @@ void SlotTable::commit_record(std::size_t block) {
   recorded_[block] = true;
   --unrecorded_;
   if (faults_.reuse_slot_early && durable_[block] != kNoSlot && durable_[block] != snapshot.slot) {
-    release(durable_[block]);
+    // To the front: the bug shows when the slot is taken before the commit is through.
+    free_head_ = (free_head_ + free_.size() - 1) % free_.size();
+    free_[free_head_] = durable_[block];
+    ++free_count_;
     durable_[block] = kNoSlot;
   }
 }

@@ -311,6 +311,14 @@ Result<std::unique_ptr<Store>> open_once(Storage& storage, const std::string& di
 
 }  // namespace
 
+Result<bool> holds_commit(Storage& storage, const std::string& directory) {
+  PENSTOCK_TRY(exists, storage.exists(directory), "open store");
+  if (!exists) return false;
+  PENSTOCK_TRY(names, list_manifests(storage, directory), "open store");
+  return std::any_of(names.begin(), names.end(),
+                     [](const ManifestName& name) { return !name.temporary; });
+}
+
 Result<std::unique_ptr<Store>> open_store(Storage& storage, const std::string& directory,
                                           const StoreOptions& options, bool writable) {
   const std::string what = fmt::format("open store in {}", directory);

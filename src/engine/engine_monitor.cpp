@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
 #include "engine/engine_impl.hpp"
 
@@ -285,8 +286,9 @@ void EngineImpl::io_complete(const IoCompletion& completion) noexcept {
                     "safe: check the drive, then resume",
                     request.op == IoOp::kRead ? "read" : "write", block_name(block),
                     request.offset_bytes, options_.directory,
-                    completion.sys_errno == 0 ? std::string("the file ends early")
-                                              : fmt::format("error {}", completion.sys_errno),
+                    completion.sys_errno == 0
+                        ? std::string("the file ends early")
+                        : std::generic_category().message(completion.sys_errno),
                     committed_step_),
         completion.sys_errno));
     return;

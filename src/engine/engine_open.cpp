@@ -18,15 +18,6 @@ constexpr std::uint64_t kDrainNs = 130'000'000'000;
 /// First values are made in pieces of this many elements, each a function of its elements only.
 constexpr std::uint32_t kFillPiece = 4096;
 
-/// A store directory that holds a commit, as opposed to one whose creation was cut short.
-Result<bool> holds_commit(Storage& storage, const std::string& directory) {
-  PENSTOCK_TRY(exists, storage.exists(directory), "open store");
-  if (!exists) return false;
-  PENSTOCK_TRY(names, storage.list(directory), "open store");
-  return std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return name.rfind("manifest.", 0) == 0; });
-}
-
 }  // namespace
 
 EngineImpl::EngineImpl(const EngineParts& parts, const EngineOptions& options,

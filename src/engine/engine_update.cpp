@@ -391,9 +391,13 @@ void EngineImpl::heal_task(void* self, std::uint64_t operation_id) {
 
 void EngineImpl::commit_task(void* self, std::uint64_t operation_id) {
   EngineImpl& engine = *static_cast<EngineImpl*>(self);
-  if (engine.options_.faults.late_blob) {
+  {
     const Lock lock(engine.mutex_);
-    engine.commit_record_.blob = engine.last_blob_;
+    if (engine.failure_ || engine.closing_) {  // failed, or went away, since it was asked for
+      --engine.tasks_in_flight_;
+      return;
+    }
+    if (engine.options_.faults.late_blob) engine.commit_record_.blob = engine.last_blob_;
   }
   // The record and the entries stay as they are until the commit has finished.
   Status status = engine.store_->commit(engine.commit_record_, engine.table_->commit_entries());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "base/checksum.hpp"
 #include "engine/model.hpp"
@@ -40,6 +41,14 @@ class Reference {
   std::vector<double> norms;              ///< per step; 0 where it was not applied
   std::vector<std::vector<float>> after;  ///< per step: all weights, tensor after tensor
   std::vector<std::uint64_t> updates_after;
+
+  /// The hash that the store must have after `step` (0: as created), as `penstock inspect --hash`
+  /// defines it: tensors in name order, of each hi, lo, m, v; then the trainer's blob.
+  [[nodiscard]] Hash128 hash(std::uint64_t step, std::span<const std::byte> blob) const {
+    StreamHash128 hash = state_hashes_.at(step);
+    hash.update(blob.data(), blob.size());
+    return hash.digest();
+  }
 
   Reference(const ModelSpec& model, const Script& script, std::uint64_t seed) : model_(model) {
     const FlushDenormals guard;
@@ -77,6 +86,27 @@ class Reference {
     std::sort(by_name_.begin(), by_name_.end(), [&](TensorId a, TensorId b) {
       return model_.tensors[a].name < model_.tensors[b].name;
     });
+    add_hash();
+  }
+
+  void add_hash() {
+    StreamHash128 hash;
+    std::vector<std::uint16_t> hi, lo;
+    for (const TensorId t : by_name_) {
+      const Tensor& tensor = tensors_[t];
+      hi.clear(), lo.clear();
+      for (const float master : tensor.p) {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, &master, sizeof bits);
+        hi.push_back(static_cast<std::uint16_t>((bits + 0x8000U) >> 16));
+        lo.push_back(static_cast<std::uint16_t>(bits));
+      }
+      hash.update(hi.data(), hi.size() * sizeof hi[0]);
+      hash.update(lo.data(), lo.size() * sizeof lo[0]);
+      hash.update(tensor.m.data(), tensor.m.size() * sizeof(float));
+      hash.update(tensor.v.data(), tensor.v.size() * sizeof(float));
+    }
+    state_hashes_.push_back(hash);
   }
 
   [[nodiscard]] static float weight(float master) {
@@ -151,11 +181,13 @@ class Reference {
     for (const Tensor& tensor : tensors_) all.insert(all.end(), tensor.p.begin(), tensor.p.end());
     after.push_back(std::move(all));
     updates_after.push_back(updates);
+    add_hash();
   }
 
   const ModelSpec model_;
   std::vector<Tensor> tensors_;
   std::vector<TensorId> by_name_;
+  std::vector<StreamHash128> state_hashes_;  // [0] as created, then after each step
 };
 
 }  // namespace penstock::testing
