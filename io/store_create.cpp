@@ -52,7 +52,9 @@ Status check_space(Storage& storage, const std::string& directory, std::uint64_t
     if (!manifest) return std::move(manifest).error();
     needed += kManifestsOnDrive * round_up(manifest.value(), kPageBytes);
   }
-  auto free = storage.free_bytes(directory);
+  auto exists = storage.exists(directory);
+  if (!exists) return std::move(exists).error();
+  auto free = storage.free_bytes(exists.value() ? directory : parent_of(directory));
   if (!free) return std::move(free).error();
   if (free.value() >= needed) return ok();
   return make_error(Errc::kNoSpace,
@@ -136,8 +138,8 @@ Status write_headers(Storage& storage, FileId file, const DataHeader& header) {
 Result<std::unique_ptr<Store>> create_scratch(Storage& storage, const std::string& directory,
                                               const StoreGeometry& geometry, StoreLayout layout,
                                               const StoreOptions& options) {
-  PENSTOCK_CHECK_OK(storage.make_directory(directory));
   PENSTOCK_CHECK_OK(check_space(storage, directory, layout.file_bytes, 0, nullptr));
+  PENSTOCK_CHECK_OK(storage.make_directory(directory));
   OpenOptions how;
   how.create = true;
   how.temporary = true;
@@ -168,6 +170,11 @@ Status prepare_directory(Storage& storage, const std::string& directory) {
 Result<std::unique_ptr<Store>> create_durable(Storage& storage, const std::string& directory,
                                               const StoreGeometry& geometry, StoreLayout layout,
                                               const StoreOptions& options) {
+  auto there = storage.exists(directory);
+  if (!there) return std::move(there).error();
+  if (!there.value()) {  // before anything is made
+    PENSTOCK_CHECK_OK(check_space(storage, directory, layout.file_bytes, 0, &geometry));
+  }
   PENSTOCK_CHECK_OK(prepare_directory(storage, directory));
   auto marked = check_directory(storage, directory);
   if (!marked) return std::move(marked).error();

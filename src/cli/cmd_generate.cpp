@@ -18,6 +18,7 @@ class GenerateView final : public GenerateObserver {
   void on_note(std::string_view sentence) override { console_.note(sentence); }
 
   void on_token(std::uint32_t token, bool is_byte) override {
+    started_ = true;
     if (console_.json()) {
       console_.data(nlohmann::json({{"schema", "penstock.generate/1"}, {"token", token}}).dump());
     } else if (is_byte) {
@@ -28,8 +29,12 @@ class GenerateView final : public GenerateObserver {
     }
   }
 
+  /// Whether there was a token.
+  [[nodiscard]] bool started() const { return started_; }
+
  private:
   Console& console_;
+  bool started_ = false;
 };
 
 class GenerateCommand final : public Command {
@@ -43,7 +48,7 @@ class GenerateCommand final : public Command {
     if (!options) return std::move(options).error();
     GenerateView view(console);
     const Status status = run_generate(options.value(), view, stop_requested());
-    if (!console.json()) console.raw("\n");
+    if (!console.json() && view.started()) console.raw("\n");
     if (!status) return status.error();
     return stop_requested() ? ExitCode::kStopped : ExitCode::kOk;
   }

@@ -55,6 +55,8 @@ void Flags::custom(const std::string& name, const std::string& shape,
       app_.add_option(name, CLI::callback_t([](const CLI::results_t&) { return true; }), help);
   option->type_name(shape);
   option->expected(1);
+  // As usual on a command line: the last one counts.
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   entries_.push_back({name, option, std::move(take)});
 }
 

@@ -104,6 +104,10 @@ Status Run::open_engine() {
   options.directory = options_.resources.store;
   options.mode = options_.resume ? OpenMode::kResume : OpenMode::kCreate;
   options.block_elements = options_.block_elements;
+  if (options_.resume) {
+    options.block_elements =
+        stored_block_elements(*parts_.storage, options_.resources.store, options.block_elements);
+  }
   options.commit_every = options_.commit_every;
   options.scratch = options_.scratch;
   options.seed = options_.seed;
@@ -112,7 +116,10 @@ Status Run::open_engine() {
   options.measure_drive_seconds = 0.25;
   options.description_json =
       describe_run(options_, config_, data_->reader(), std::string(model_->matmul().isa()));
-  PENSTOCK_TRY(memory, split_memory(options_.resources, *model_, options), "memory");
+  PENSTOCK_TRY(
+      memory,
+      split_memory(options_.resources, *model_, options, "; a smaller --micro or --seq needs less"),
+      "memory");
   memory_ = memory;
   options.host_bytes = memory_.ram_bytes;
   options.workspace_bytes = memory_.workspace_bytes;
@@ -158,6 +165,7 @@ Status Run::announce() {
 }
 
 Status Run::prepare() {
+  PENSTOCK_CHECK_OK(check_store_place(options_.resources.store, /*must_exist=*/false));
   PENSTOCK_CHECK_OK(open_data());
   PENSTOCK_CHECK_OK(open_model());
   PENSTOCK_CHECK_OK(open_engine());

@@ -60,6 +60,7 @@ std::uint32_t choose(std::vector<float>& logits, double temperature, Isa isa, do
 
 Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
                     const std::atomic<bool>& stop) {
+  PENSTOCK_CHECK_OK(check_store_place(options.resources.store, /*must_exist=*/true));
   PENSTOCK_TRY(parts, make_run_parts(options.resources), "machine");
   StoredRun stored;
   {
@@ -81,7 +82,8 @@ Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
   engine_options.mode = OpenMode::kResume;
   engine_options.isa = parts.isa;
   engine_options.queue.backend = options.resources.queue;
-  PENSTOCK_TRY(memory, split_memory(options.resources, *model, engine_options), "memory");
+  engine_options.block_elements = stored_block_elements(*parts.storage, options.resources.store, 0);
+  PENSTOCK_TRY(memory, split_memory(options.resources, *model, engine_options, ""), "memory");
   engine_options.host_bytes = memory.ram_bytes;
   engine_options.workspace_bytes = memory.workspace_bytes;
   const Logger logger(LogLevel::kWarning,

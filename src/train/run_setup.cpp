@@ -1,14 +1,21 @@
 #include "train/run_setup.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
+#include "engine/layout.hpp"
 #include "topo/topology.hpp"
 
 namespace penstock {
@@ -82,7 +89,7 @@ std::uint64_t available_memory_bytes() {
 }
 
 Result<MemorySplit> split_memory(const RunResources& resources, const Transformer& model,
-                                 EngineOptions options) {
+                                 EngineOptions options, std::string_view remedy) {
   MemorySplit split;
   split.workspace_bytes = model.workspace_bytes(0);
   options.workspace_bytes = split.workspace_bytes;
@@ -99,12 +106,10 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
   if (split.ram_bytes < minimum) {
     return make_error(
         Errc::kNoMemory,
-        fmt::format(
-            "--ram: host memory is short by {}: {} granted, of which the batch needs {}; "
-            "the smallest that works is --ram {} (or --ram min); a smaller --micro or --seq "
-            "needs less",
-            format_bytes(minimum - split.ram_bytes), format_bytes(split.ram_bytes),
-            format_bytes(split.workspace_bytes), minimum));
+        fmt::format("--ram: host memory is short by {}: {} granted, of which the batch needs {}; "
+                    "the smallest that works is --ram {} (or --ram min){}",
+                    format_bytes(minimum - split.ram_bytes), format_bytes(split.ram_bytes),
+                    format_bytes(split.workspace_bytes), minimum, remedy));
   }
   // States first: keeping activations saves a third of the arithmetic, but only what the plan has
   // no use for is spent on them.
@@ -118,6 +123,46 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
                       (std::uint64_t{2} << 20);
   }
   return split;
+}
+
+Status check_store_place(const std::string& directory, bool must_exist) {
+  const auto refuse = [&](int error, const std::string& where, const char* remedy) {
+    return make_error(Errc::kArgument,
+                      fmt::format("--store {}: {}: {}; {}", directory, where,
+                                  std::generic_category().message(error), remedy),
+                      error);
+  };
+  const auto may = [](const std::string& path, int mode) {
+    return ::faccessat(AT_FDCWD, path.c_str(), mode, AT_EACCESS) == 0 ? 0 : errno;
+  };
+  constexpr const char* kPermit =
+      "choose a directory that you may write to, or change its owner or mode";
+  struct stat info {};
+  if (::stat(directory.c_str(), &info) == 0) {
+    if (!S_ISDIR(info.st_mode)) {
+      return refuse(ENOTDIR, directory, "name a directory; one that does not exist is made");
+    }
+    const int error = may(directory, W_OK | X_OK);
+    return error == 0 ? ok() : Status(refuse(error, directory, kPermit));
+  }
+  const int missing = errno;
+  if (must_exist || missing != ENOENT) {
+    return refuse(missing, directory, "name the directory that was given to train --store");
+  }
+  std::filesystem::path parent = std::filesystem::path(directory).lexically_normal();
+  if (!parent.has_filename()) parent = parent.parent_path();  // a slash at the end
+  const std::string above = parent.has_parent_path() ? parent.parent_path().string() : ".";
+  const int error = may(above, W_OK | X_OK);
+  if (error == 0) return ok();
+  return refuse(error, above, error == ENOENT ? "create that directory first" : kPermit);
+}
+
+std::uint32_t stored_block_elements(Storage& storage, const std::string& directory,
+                                    std::uint32_t otherwise) {
+  const auto store = open_store(storage, directory, {}, /*writable=*/false);
+  if (!store) return otherwise;
+  const auto elements = block_elements_of(store.value()->geometry().description);
+  return elements ? elements.value() : otherwise;
 }
 
 std::string describe_run(const TrainOptions& options, const ModelConfig& config,

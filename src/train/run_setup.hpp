@@ -40,8 +40,18 @@ struct MemorySplit {
 };
 
 /// `options` without host_bytes and workspace_bytes; kAll is limited to what the machine has free.
+/// `remedy` ends the message when the budget is too small: what else would need less.
 Result<MemorySplit> split_memory(const RunResources& resources, const Transformer& model,
-                                 EngineOptions options);
+                                 EngineOptions options, std::string_view remedy);
+
+/// Whether a store can be at that place, as far as can be told without writing: kArgument where the
+/// path is a file, its parent is missing, or one of them may not be written to.
+[[nodiscard]] Status check_store_place(const std::string& directory, bool must_exist);
+
+/// Blocks of an existing store keep their size: the block elements of the one in `directory`, or
+/// `otherwise` where none can be read (opening it will say why).
+[[nodiscard]] std::uint32_t stored_block_elements(Storage& storage, const std::string& directory,
+                                                  std::uint32_t otherwise);
 
 /// What a run must keep to be continued with the same bits, as JSON for EngineOptions.
 [[nodiscard]] std::string describe_run(const TrainOptions& options, const ModelConfig& config,
