@@ -13,6 +13,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "base/counters.hpp"
 #include "engine/engine.hpp"
@@ -224,6 +225,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::vector<std::uint8_t> record_gradient_;  // per tensor, of record_
   std::vector<std::uint8_t> has_gradient_;     // per tensor, this step
   std::vector<std::uint32_t> contributions_;   // per tensor, this step
+  std::vector<std::thread::id> lease_thread_;  // per group, of its newest lease
   std::vector<std::uint64_t> acquired_step_;   // per group
   std::vector<std::uint64_t> waited_updates_;  // per tensor, level 1
   std::vector<std::uint64_t> tensor_updates_;  // per tensor: t of its last gradient

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "engine/engine_impl.hpp"
 
@@ -44,12 +45,25 @@ Result<GroupLease> EngineImpl::acquire(GroupId group) {
     return make_error(Errc::kState, "acquire: at level 1 the trainer keeps its own weights");
   }
   scheduler_->want(group);
-  Status status = wait_until(lock, "acquire", [&] { return scheduler_->ready(group); });
+  std::uint32_t holder = kNone;
+  Status status = wait_until(lock, "acquire", [&] {
+    if (scheduler_->ready(group)) return true;
+    holder = scheduler_->blocking_group(group);
+    if (holder != kNone && lease_thread_[holder] != std::this_thread::get_id()) holder = kNone;
+    return holder != kNone;
+  });
+  if (status && holder != kNone) {
+    status = make_error(Errc::kState,
+                        fmt::format("acquire: its memory is held by this thread's lease on group "
+                                    "\"{}\"; release that first, or grant more host memory",
+                                    model_.groups[holder]));
+  }
   if (!status) {
     scheduler_->unwant(group);
     return std::move(status).error().in(fmt::format("group \"{}\"", model_.groups[group]));
   }
   scheduler_->lease(group);
+  lease_thread_[group] = std::this_thread::get_id();
   if (in_step_) acquired_step_[group] = step_ + 1;
   run_commands();
   return make_lease(
