@@ -1,6 +1,7 @@
 #include "io/queue_state.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -13,7 +14,10 @@ bool QueueState::in_completion() const {
 }
 
 Status QueueState::submit(std::span<const IoRequest> requests) noexcept {
-  std::vector<PosixFilePtr> files(requests.size());
+  constexpr std::size_t kFew = 8;  // batches of a running engine take no memory
+  std::array<PosixFilePtr, kFew> few;
+  std::vector<PosixFilePtr> many(requests.size() > kFew ? requests.size() : 0);
+  const std::span<PosixFilePtr> files = many.empty() ? std::span<PosixFilePtr>(few) : many;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const bool same = i != 0 && requests[i].file == requests[i - 1].file;
     files[i] = same ? files[i - 1] : files_->find(requests[i].file);

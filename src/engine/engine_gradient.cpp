@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "engine/engine_impl.hpp"
 
@@ -90,7 +91,7 @@ Status EngineImpl::accumulate(TensorId tensor, const void* values, WeightType ty
   const std::uint64_t elements = tensor_elements(tensor);
   auto* sum = reinterpret_cast<float*>(frames_.accumulators[tensor].data);
   constexpr std::uint64_t kPiece = kNormBlock * kNormBlocksPerTask;
-  parts_.executor.parallel_for((elements + kPiece - 1) / kPiece, [&](std::size_t piece) {
+  const auto body = [&](std::size_t piece) {
     const std::uint64_t at = piece * kPiece;
     const std::size_t count = std::min(kPiece, elements - at);
     const auto* in = static_cast<const std::byte*>(values) + at * size_of(type);
@@ -108,7 +109,8 @@ Status EngineImpl::accumulate(TensorId tensor, const void* values, WeightType ty
     } else {
       (first ? kernels_.f16_to_f32 : kernels_.add_f16)(count, half, out);
     }
-  });
+  };
+  parts_.executor.parallel_for((elements + kPiece - 1) / kPiece, std::cref(body));
   return ok();
 }
 
@@ -129,7 +131,7 @@ void EngineImpl::convert(const void* values, WeightType type, const Range& range
   const std::size_t blocks = (range.elements + kNormBlock - 1) / kNormBlock;
   const std::size_t tasks = (blocks + kNormBlocksPerTask - 1) / kNormBlocksPerTask;
   const std::size_t first_norm = range.first_in_tensor / kNormBlock;
-  parts_.executor.parallel_for(tasks, [&](std::size_t task) {
+  const auto body = [&](std::size_t task) {
     const std::size_t end = std::min(blocks, (task + 1) * kNormBlocksPerTask);
     for (std::size_t i = task * kNormBlocksPerTask; i < end; ++i) {
       const std::size_t at = i * kNormBlock;
@@ -148,7 +150,8 @@ void EngineImpl::convert(const void* values, WeightType type, const Range& range
       }
       norm_parts_[first_norm + i] = kernels_.norm_bf16(count, out);
     }
-  });
+  };
+  parts_.executor.parallel_for(tasks, std::cref(body));
 }
 
 /// A tensor smaller than a norm block may lie across two blocks: rounded aside, then copied.

@@ -74,9 +74,11 @@ Status EngineImpl::wait_step(Lock& lock, const char* what, std::uint64_t& last,
     lock.lock();
     if (!ran && progress_ == last) {
       fail(make_error(Errc::kTimeout,
-                      fmt::format("{}: nothing is left to happen ({} commands in flight): a "
-                                  "completion was lost",
-                                  what, scheduler_->commands_in_flight())));
+                      fmt::format("{}: nothing is left to happen ({} commands in flight): the "
+                                  "drive of {} lost a completion; the last commit (step {}) is "
+                                  "safe: restart once the drive answers",
+                                  what, scheduler_->commands_in_flight(), options_.directory,
+                                  committed_step_)));
       return sticky();
     }
   } else {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 
 #include "base/checksum.hpp"
 #include "engine/engine_impl.hpp"
@@ -230,11 +231,12 @@ void EngineImpl::run_update(std::uint32_t id) {
   const bool readable = !verify || roots_hold(block, operation.entry);
   std::atomic<bool> all_good{readable};
   if (readable) {
-    parts_.executor.parallel_for(tiles, [&](std::size_t tile) {
+    const auto body = [&](std::size_t tile) {
       const auto t = static_cast<std::uint32_t>(tile);
       failed[t] = update_tile(operation, t, verify) ? 0 : 1;
       if (failed[t] != 0) all_good.store(false, std::memory_order_relaxed);
-    });
+    };
+    parts_.executor.parallel_for(tiles, std::cref(body));
   } else {
     std::memset(failed, 1, tiles);
   }
@@ -268,12 +270,13 @@ void EngineImpl::verify_task(void* self, std::uint64_t operation_id) {
       engine.store_->root_of(block, operation.entry.version, kHiSection,
                              {engine.section_sums(block, kHiSection), extent.tiles}) ==
       operation.entry.roots[kHiSection]};
-  engine.parts_.executor.parallel_for(extent.tiles, [&](std::size_t tile) {
+  const auto body = [&](std::size_t tile) {
     if (!engine.verify_tile(block, kHiSection, operation.entry.version,
                             static_cast<std::uint32_t>(tile))) {
       holds.store(false, std::memory_order_relaxed);
     }
-  });
+  };
+  engine.parts_.executor.parallel_for(extent.tiles, std::cref(body));
   const Lock lock(engine.mutex_);
   ++engine.progress_;
   --engine.tasks_in_flight_;
@@ -290,12 +293,13 @@ void EngineImpl::gather_task(void* self, std::uint64_t operation_id) {
   Operation& operation = engine.operations_[id];
   const std::uint32_t block = operation.command.block;
   const std::uint64_t version = operation.command.version;
+  const auto body = [&](std::size_t tile) {
+    const auto t = static_cast<std::uint32_t>(tile);
+    engine.move_lent(block, t, /*gather=*/true);
+    engine.sum_tile(block, version, kHiSection, t);
+  };
   engine.parts_.executor.parallel_for(engine.store_->extents(block)[kHiSection].tiles,
-                                      [&](std::size_t tile) {
-                                        const auto t = static_cast<std::uint32_t>(tile);
-                                        engine.move_lent(block, t, /*gather=*/true);
-                                        engine.sum_tile(block, version, kHiSection, t);
-                                      });
+                                      std::cref(body));
   operation.roots[kHiSection] = engine.root_of(block, version, kHiSection);
   const Lock lock(engine.mutex_);
   ++engine.progress_;
