@@ -38,18 +38,23 @@ struct Entry {
 
 class Program {
  public:
-  Program() : app_("Trains models larger than memory.", "penstock"), flags_(app_) {
+  Program()
+      : app_("Trains models whose weights and optimizer state need not fit in memory.", "penstock"),
+        flags_(app_) {
     app_.allow_extras();
     app_.require_subcommand(0, 1);
     common_.declare(flags_);
     for (auto& command : make_commands()) {
       CLI::App* sub = app_.add_subcommand(command->name(), command->summary());
       sub->allow_extras();
+      sub->footer(command->example());
       Entry& entry = entries_.emplace_back(Entry{std::move(command), sub, Flags(*sub)});
       entry.command->declare(entry.flags);
       common_.declare(entry.flags);
     }
-    app_.footer("Run \"penstock COMMAND --help\" for the options of a command.");
+    app_.footer(
+        "First run: penstock train --data FILE --store DIR\n"
+        "Run \"penstock COMMAND --help\" for the options of a command.");
   }
 
   ExitCode run(int argument_count, const char* const* arguments) {

@@ -40,7 +40,12 @@ class GenerateView final : public GenerateObserver {
 class GenerateCommand final : public Command {
  public:
   [[nodiscard]] std::string name() const override { return "generate"; }
-  [[nodiscard]] std::string summary() const override { return "Let a trained store write"; }
+  [[nodiscard]] std::string summary() const override {
+    return "Write text with the model in a store";
+  }
+  [[nodiscard]] std::string example() const override {
+    return "Example: penstock generate --store run1 --prompt \"The \" --tokens 200";
+  }
   void declare(Flags& flags) override { flags_.declare(flags); }
 
   Result<ExitCode> run(Console& console) override {

@@ -14,7 +14,11 @@ class TrainCommand final : public Command {
  public:
   [[nodiscard]] std::string name() const override { return "train"; }
   [[nodiscard]] std::string summary() const override {
-    return "Train a transformer on any file, larger than the memory granted";
+    return "Train a transformer on any file, within a memory budget";
+  }
+  [[nodiscard]] std::string example() const override {
+    return "Example: penstock train --model tiny --data book.txt --store run1 --ram 60MiB\n"
+           "Ctrl-C stops after the step under way; the same command with --resume goes on.";
   }
   void declare(Flags& flags) override { flags_.declare(flags); }
 

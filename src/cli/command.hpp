@@ -18,6 +18,8 @@ class Command {
   virtual ~Command() = default;
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual std::string summary() const = 0;
+  /// Shown below the options, e.g. how it is typed; may be empty.
+  [[nodiscard]] virtual std::string example() const { return {}; }
   virtual void declare(Flags& flags) = 0;
   /// After the flags were converted. An error is printed by the caller and gives the exit code.
   virtual Result<ExitCode> run(Console& console) = 0;

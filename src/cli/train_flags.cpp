@@ -17,7 +17,8 @@ constexpr std::uint64_t kMaxSeq = std::uint64_t{1} << 20;
 constexpr std::uint32_t kMaxBlock = 4U << 20;
 
 void declare_resources(Flags& flags, RunResources& resources) {
-  flags.text("--store", resources.store, "Directory of the store (weights, moments, position)");
+  flags.text("--store", resources.store,
+             "Directory of the store: weights, moments, position (required)");
   flags.custom(
       "--ram", "SIZE|min|all",
       [&resources](const std::string& value) -> Status {
@@ -33,7 +34,8 @@ void declare_resources(Flags& flags, RunResources& resources) {
       },
       "Memory for everything that is allocated: 60MiB, 2GB, the smallest that works, or as "
       "much as there is use for (default)");
-  flags.count("--threads", resources.threads, 1, 4096, "Threads (default: what the machine gives)");
+  flags.count("--threads", resources.threads, 1, 4096,
+              "Threads (default: all that this process may use)");
   flags.choice(
       "--compute", {"bf16", "fp32"},
       [&resources](std::size_t index) { resources.fp32 = index == 1; },
@@ -71,13 +73,14 @@ void TrainFlags::declare(Flags& flags) {
   flags.text("--model", model_,
              "nano, tiny, 124M, 1B, 4B (each also with -gpt2), a config.json or "
              "its directory (default tiny)");
-  flags.text("--config", config_, "The same, for a config.json");
+  flags.text("--config", config_, "The same, for a config.json in the working directory, too");
   flags.choice(
       "--family", {"llama", "gpt2"},
       [this](std::size_t index) { options_.family = index == 0 ? "llama" : "gpt2"; },
       "Family of a named size (default llama)");
   flags.text("--data", options_.data.path,
-             "Any file (its bytes are the tokens), a token file with --vocab, or random:VOCAB");
+             "Any file (its bytes are the tokens), a token file with --vocab, or random:VOCAB "
+             "(required)");
   flags.count("--vocab", options_.data.vocab, 2, std::uint64_t{1} << 24,
               "Vocabulary of a token file");
   flags.choice(
@@ -85,7 +88,8 @@ void TrainFlags::declare(Flags& flags) {
       [this](std::size_t index) { options_.data.type = static_cast<DataType>(index); },
       "How to read --data (default: bytes, or with --vocab what header and vocabulary say)");
   declare_resources(flags, options_.resources);
-  flags.count("--steps", options_.steps, 1, kMaxCount, "Steps of the whole run (default 1000)");
+  flags.count("--steps", options_.steps, 1, kMaxCount,
+              "Steps of the whole run; a resumed one does what is left (default 1000)");
   flags.count("--batch", options_.batch, 1, kMaxSequences, "Sequences per step (default 8)");
   flags.custom(
       "--micro", "N",
@@ -113,13 +117,15 @@ void TrainFlags::declare(Flags& flags) {
   flags.custom(
       "--block", "N",
       [this](const std::string& value) { return take_block(value, options_.block_elements); },
-      "Elements of a block (default: chosen by the plan)");
+      "Elements of a block, the unit of transfers (default: chosen by the plan)");
   flags.count("--eval-every", options_.eval_every, 0, kMaxCount,
               "Steps between evaluations, 0: first and last only (default)");
   flags.count("--eval-tokens", options_.eval_tokens, 0, kMaxCount,
               "Held-out tokens per evaluation, 0: all (default 65536)");
-  flags.on("--resume", options_.resume, "Go on from the last commit in --store");
-  flags.on("--scratch", options_.scratch, "Half the drive space, no commits: nothing to resume");
+  flags.on("--resume", options_.resume,
+           "Go on from the last commit in --store; other flags as before");
+  flags.on("--scratch", options_.scratch,
+           "Half the drive space, but nothing is committed: the model ends with the run");
 }
 
 Result<TrainOptions> TrainFlags::finish() const {
