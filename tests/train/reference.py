@@ -126,7 +126,8 @@ class Case:
             self.weights = np.fromfile(path / "weights.f32", np.float32)
             self.ours = np.fromfile(path / "ours.f32", np.float32).astype(np.float64)
             shape = (self.case["sequences"], self.case["seq"])
-            self.inputs = np.fromfile(path / "inputs.u32", np.uint32).astype(np.int64).reshape(shape)
+            inputs = np.fromfile(path / "inputs.u32", np.uint32).astype(np.int64)
+            self.inputs = inputs.reshape(shape)
             self.targets = np.fromfile(path / "targets.u32", np.uint32).astype(np.int64).reshape(-1)
 
     def pieces(self, flat):
