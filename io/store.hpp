@@ -123,8 +123,8 @@ Result<std::unique_ptr<Store>> create_store(Storage& storage, const std::string&
                                             const StoreGeometry& geometry,
                                             const StoreOptions& options);
 
-/// Whether `directory` is there and names a commit, as opposed to nothing or a creation that was cut
-/// short. Opens nothing.
+/// Whether `directory` is there and names a commit, as opposed to nothing or a creation that was
+/// cut short. Opens nothing.
 Result<bool> holds_commit(Storage& storage, const std::string& directory);
 
 /// Opens the newest committed state. `writable` false (inspect): takes no lock and never commits.

@@ -1,4 +1,4 @@
-// The bytes that a run moves, by reason, against the plan's R and W (DESIGN section 4).
+// The bytes that a run moves, by reason, against the plan's R and W.
 
 #include "engine/simulated.hpp"
 
