@@ -199,7 +199,7 @@ TEST_F(StoreTest, CreateChecksSpaceBeforeItWritesAnything) {
   EXPECT_EQ(store.error().code, Errc::kNoSpace);
   EXPECT_TRUE(mentions(store.error(), std::to_string(needed) + " bytes) free"))
       << store.error().message;
-  EXPECT_TRUE(storage_->list(kDirectory).value().empty());
+  EXPECT_FALSE(storage_->exists(kDirectory).value()) << "not even the directory";
   faults.capacity_bytes = needed + (std::uint64_t{8} << 20);
   storage_->set_faults(faults);
   EXPECT_TRUE(create());
