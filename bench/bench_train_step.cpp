@@ -56,7 +56,7 @@ class Bench {
     engine_options.commit_every = commit_every;
     engine_options.isa = parts_.isa;
     RunResources resources;
-    PENSTOCK_TRY(memory, split_memory(resources, *model_, engine_options), "memory");
+    PENSTOCK_TRY(memory, split_memory(resources, *model_, engine_options, ""), "memory");
     engine_options.host_bytes = memory.ram_bytes;
     engine_options.workspace_bytes = memory.workspace_bytes;
     PENSTOCK_TRY(engine, make_engine(parts_.engine_parts({}), engine_options, model_->spec()),
