@@ -242,7 +242,8 @@ void EngineImpl::count_traffic(const Operation& operation) {
   const GroupPlan& group = group_of(command.block);
   switch (command.kind) {
     case Command::Kind::kReadHi:
-      counters_.add(Link::kDriveRead, TensorClass::kHi, usual, elements * kHiBytes);
+      counters_.add(Link::kDriveRead, TensorClass::kHi,
+                    command.reuse ? TrafficKind::kTiedReuse : usual, elements * kHiBytes);
       break;
     case Command::Kind::kWriteHi:
       counters_.add(Link::kDriveWrite, TensorClass::kHi, homed(group.hi_pinned || group.lent),

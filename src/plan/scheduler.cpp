@@ -24,6 +24,12 @@ Scheduler::Scheduler(const Plan& plan, SlotTable& table, std::span<const std::ui
       queue_(plan.blocks.size() * 8 + 16) {
   visits_.insert(visits_.end(), plan.backward.begin(), plan.backward.end());
   visit_count_ = visits_.size();
+  for (std::size_t i = 0; i < visit_count_; ++i) {
+    const auto pass =
+        visits_.begin() + static_cast<std::ptrdiff_t>(i < forward_count_ ? 0 : forward_count_);
+    const auto here = visits_.begin() + static_cast<std::ptrdiff_t>(i);
+    reuse_.push_back(std::find(pass, here, *here) != here);
+  }
   cursor_ = visit_count_ == 0 ? 0 : visit_count_ - 1;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     blocks_[b].version = versions[b];
@@ -403,7 +409,7 @@ bool Scheduler::take_hi_frame(std::uint32_t group) {
   return true;
 }
 
-void Scheduler::load_hi(std::uint32_t group, IoClass io_class) {
+void Scheduler::load_hi(std::uint32_t group, IoClass io_class, bool reuse) {
   if (groups_[group].absent == 0) return;
   const GroupPlan& plan = plan_.groups[group];
   for (std::uint32_t i = plan.first_block; i < plan.first_block + plan.block_count; ++i) {
@@ -412,16 +418,16 @@ void Scheduler::load_hi(std::uint32_t group, IoClass io_class) {
     check(entry.version == blocks_[i].version && (entry.written & (1U << kHiSection)) != 0,
           "hi is read before its write has landed");
     blocks_[i].hi = Copy::kReading;
-    emit(Command::Kind::kReadHi, i, plan.hi_frame, entry.slot, io_class);
+    emit(Command::Kind::kReadHi, i, plan.hi_frame, entry.slot, io_class).reuse = reuse;
   }
 }
 
 /// False when the group waits for a frame or a slot.
-bool Scheduler::advance_group(std::uint32_t group, IoClass io_class) {
+bool Scheduler::advance_group(std::uint32_t group, IoClass io_class, bool reuse) {
   const GroupPlan& plan = plan_.groups[group];
   if (!plan.lent) {
     if (!take_hi_frame(group)) return false;
-    load_hi(group, io_class);
+    load_hi(group, io_class, reuse);
   }
   if (groups_[group].unsettled == 0) return true;
   bool all = true;
@@ -437,7 +443,10 @@ void Scheduler::pump() {
   ++pump_number_;
   retry_records();
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-    if (groups_[g].wanted > 0 && !up_to_date(g)) advance_group(g, IoClass::kDemand);
+    if (groups_[g].wanted > 0 && !up_to_date(g)) {
+      const bool at_cursor = visit_count_ > 0 && visits_[cursor_] == g;
+      advance_group(g, IoClass::kDemand, at_cursor && reuse_[cursor_]);
+    }
   }
   for (const std::uint32_t block : state_owner_) {
     if (block != kNone) advance_update(block, IoClass::kPrefetch);
@@ -454,8 +463,9 @@ void Scheduler::pump() {
   }
   if (plan_.level == Level::kWeights) {
     for (std::size_t ahead = 1; ahead < visit_count_ && blocked < kBlockedLimit; ++ahead) {
-      const std::uint32_t g = visits_[(cursor_ + ahead) % visit_count_];
-      blocked += advance_group(g, IoClass::kPrefetch) ? 0 : 1;
+      const std::size_t position = (cursor_ + ahead) % visit_count_;
+      const bool reuse = reuse_[position];
+      blocked += advance_group(visits_[position], IoClass::kPrefetch, reuse) ? 0 : 1;
     }
   }
   if (table_.commit_in_progress() && table_.commit_complete() && !commit_issued_) {
@@ -464,8 +474,8 @@ void Scheduler::pump() {
   }
 }
 
-void Scheduler::emit(Command::Kind kind, std::uint32_t block, std::uint32_t frame, SlotIndex slot,
-                     IoClass io_class) {
+Command& Scheduler::emit(Command::Kind kind, std::uint32_t block, std::uint32_t frame,
+                         SlotIndex slot, IoClass io_class) {
   check(count_ < queue_.size(), "the command queue is full");
   Command& command = queue_[(head_ + count_) % queue_.size()];
   const std::uint64_t version = block == kNone ? updates_ : blocks_[block].version;
@@ -473,6 +483,7 @@ void Scheduler::emit(Command::Kind kind, std::uint32_t block, std::uint32_t fram
              frame, slot,     kind == Command::Kind::kUpdate ? updates_ : version};
   ++count_;
   ++in_flight_;
+  return command;
 }
 
 bool Scheduler::next(Command& command) {

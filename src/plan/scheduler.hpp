@@ -53,6 +53,7 @@ struct Command {
   std::uint32_t frame = kNone;  ///< hi frame, state frame or gradient frame, by kind
   SlotIndex slot = kNoSlot;
   std::uint64_t version = 0;
+  bool reuse = false;  ///< of kReadHi: for a further use of a tied group in the same direction
 };
 
 class Scheduler {
@@ -162,12 +163,12 @@ class Scheduler {
     std::uint32_t unsettled = 0;  // blocks pending or working
   };
 
-  void emit(Command::Kind kind, std::uint32_t block, std::uint32_t frame, SlotIndex slot,
-            IoClass io_class);
+  Command& emit(Command::Kind kind, std::uint32_t block, std::uint32_t frame, SlotIndex slot,
+                IoClass io_class);
   void pump();
-  bool advance_group(std::uint32_t group, IoClass io_class);
+  bool advance_group(std::uint32_t group, IoClass io_class, bool reuse = false);
   bool take_hi_frame(std::uint32_t group);
-  void load_hi(std::uint32_t group, IoClass io_class);
+  void load_hi(std::uint32_t group, IoClass io_class, bool reuse);
   bool advance_update(std::uint32_t block, IoClass io_class);
   bool reserve_target(std::uint32_t block);
   bool take_state_frame(std::uint32_t block);
@@ -201,6 +202,7 @@ class Scheduler {
   std::vector<std::uint32_t> free_states_, free_stages_;
   std::vector<std::uint32_t> state_owner_;  // per shared state frame: block or kNone
   std::vector<std::uint32_t> visits_;       // forward, then backward
+  std::vector<bool> reuse_;                 // per visit: not the first of its direction
   std::size_t forward_count_ = 0, cursor_ = 0, visit_count_ = 0;
   std::uint32_t pump_number_ = 0;
   std::uint64_t updates_ = 0;  // version of the current record
