@@ -13,8 +13,10 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 find_program(PENSTOCK_CCACHE ccache)
 if(PENSTOCK_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${PENSTOCK_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${PENSTOCK_CCACHE})
+  # Relative paths in the cache's keys: another clone of the same sources finds its objects there.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+                                  CCACHE_NOHASHDIR=true ${PENSTOCK_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 add_library(penstock_flags INTERFACE)

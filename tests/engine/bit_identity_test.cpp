@@ -76,7 +76,8 @@ std::vector<Setup> setups() {
   with([](Setup& s) { s.queue = Setup::Queue::kUring; });
   with([](Setup& s) { s.queue = Setup::Queue::kSim, s.threads = 0; });
   with([](Setup& s) { s.threads = 2; });
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512}) with([&](Setup& s) { s.isa = isa; });
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512})
+    with([&](Setup& s) { s.isa = isa; });
   for (const std::uint32_t block : {32768U, 65536U}) {
     with([&](Setup& s) { s.block_elements = block; });
   }

@@ -20,13 +20,21 @@
 
 namespace penstock::testing {
 
+/// The fastest kernels of this machine; scalar ones take most of a test's time.
+inline Isa widest_isa() {
+  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2}) {
+    if (isa_supported(isa)) return isa;
+  }
+  return Isa::kScalar;
+}
+
 /// How one run differs from another.
 struct Setup {
   Level level = Level::kWeights;
   int budget_percent = 0;  ///< of the state, above the minimum
   enum class Queue { kThreads, kUring, kSim } queue = Queue::kThreads;
   int threads = 1;  ///< 0: the deterministic executor (needs kSim)
-  Isa isa = Isa::kScalar;
+  Isa isa = widest_isa();
   std::uint32_t block_elements = 16384;
   std::uint32_t commit_every = 1;  ///< 0: auto
   bool scratch = false;
@@ -44,6 +52,10 @@ inline std::string describe(const Setup& s) {
          " block " + std::to_string(s.block_elements) + " K " + std::to_string(s.commit_every) +
          (s.scratch ? " scratch" : "") + (s.lent ? " lent" : "") + " weights " +
          std::to_string(static_cast<int>(s.weights));
+}
+
+inline void PrintTo(const Setup& setup, std::ostream* out) {
+  *out << describe(setup);
 }
 
 /// A directory that disappears with the test.
