@@ -405,6 +405,10 @@ Status EngineImpl::start() {
   last_commit_ns_ = parts_.now_ns();
   PENSTOCK_TRY(queue, parts_.storage.make_queue(*this, options_.queue), "engine");
   queue_ = std::move(queue);
+  if (!store_->open_note().empty()) {  // an older commit was taken: never without a word
+    PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "{}: {}", options_.directory,
+                 store_->open_note());
+  }
   PENSTOCK_LOG(parts_.logger, LogLevel::kInfo, "plan: {}", describe(plan_));
   PENSTOCK_LOG(parts_.logger, LogLevel::kInfo, "storage queue: {} ({})", queue_->backend(),
                queue_->backend_reason());

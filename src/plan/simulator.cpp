@@ -168,7 +168,7 @@ class Simulation {
     scheduler_.done(command, kNoRoots);
   }
 
-  /// Hands out commands until the scheduler has no more for now.
+  /// Hands out commands until the scheduler has none left to give.
   void run_commands() {
     Command command;
     while (scheduler_.next(command)) {
