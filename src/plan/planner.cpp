@@ -238,14 +238,15 @@ void Planner::find_classes() {
     }
     classes_[position->second].groups.push_back(g);
   }
+  // At level 1 only updates read weights, so frozen ones stay where they are.
+  const auto is_read = [&](std::uint32_t group) {
+    return request_.level == Level::kWeights || groups_[group].trainable;
+  };
   std::vector<std::uint32_t> visits = request_.forward;
   visits.insert(visits.end(), request_.backward.begin(), request_.backward.end());
+  std::erase_if(visits, [&](std::uint32_t group) { return !is_read(group); });
   for (HiClass& hi : classes_) {
-    // At level 1 only updates read weights, so frozen ones stay where they are.
-    const auto rest =
-        std::stable_partition(hi.groups.begin(), hi.groups.end(), [&](std::uint32_t group) {
-          return request_.level == Level::kWeights || groups_[group].trainable;
-        });
+    const auto rest = std::stable_partition(hi.groups.begin(), hi.groups.end(), is_read);
     hi.worth = static_cast<std::size_t>(rest - hi.groups.begin());
     const auto inside = [&](std::uint32_t group) {
       return std::find(hi.groups.begin(), hi.groups.end(), group) != hi.groups.end();

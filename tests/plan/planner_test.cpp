@@ -110,6 +110,10 @@ void expect_sound(const Plan& plan) {
   }
   std::vector<std::uint32_t> visits = plan.forward;
   visits.insert(visits.end(), plan.backward.begin(), plan.backward.end());
+  // At level 1 updates alone read weights: frozen groups take no part in the turns.
+  std::erase_if(visits, [&](std::uint32_t group) {
+    return plan.level == Level::kStates && !plan.groups[group].trainable;
+  });
   for (std::size_t i = 0; i + 1 < visits.size(); ++i) {
     const GroupPlan &a = plan.groups[visits[i]], &b = plan.groups[visits[i + 1]];
     if (visits[i] != visits[i + 1] && !a.lent && !b.lent) {
@@ -123,7 +127,9 @@ PlanRequest random_request(std::mt19937& random) {
   const auto below = [&](std::uint32_t limit) {
     return static_cast<std::uint32_t>(random() % limit);
   };
-  PlanRequest request = layers(1 + below(9), 1, below(3) == 0 ? Level::kStates : Level::kWeights);
+  // One draw a statement: the order of evaluation inside one is the compiler's choice.
+  const Level level = below(3) == 0 ? Level::kStates : Level::kWeights;
+  PlanRequest request = layers(1 + below(9), 1, level);
   const std::uint64_t usual = kTileElements * (1 + below(40));
   for (GroupShape& group : request.groups) {
     group.elements = below(3) > 0 ? usual : 4096 * (1 + std::uint64_t{below(400)});
@@ -143,7 +149,7 @@ PlanRequest random_request(std::mt19937& random) {
 
 TEST(Planner, MinimumWorksAndOneByteLessIsRefusedWithTheFigures) {
   std::mt19937 random(1);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     PlanRequest request = random_request(random);
     const std::uint64_t minimum = minimum_of(request);
     expect_sound(plan_with(request, minimum));
@@ -161,7 +167,7 @@ TEST(Planner, MinimumWorksAndOneByteLessIsRefusedWithTheFigures) {
 
 TEST(Planner, NeverTakesMoreThanTheBudget) {
   std::mt19937 random(2);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 1500; ++i) {
     const PlanRequest request = random_request(random);
     const std::uint64_t minimum = minimum_of(request);
     const std::uint64_t all = plan_with(request, kPlenty).host_bytes;
