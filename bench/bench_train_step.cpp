@@ -20,6 +20,7 @@
 #include "base/clock.hpp"
 #include "base/random.hpp"
 #include "model/named_sizes.hpp"
+#include "train/lanes.hpp"
 #include "train/run_setup.hpp"
 #include "train/trainer.hpp"
 
@@ -86,8 +87,15 @@ class Bench {
 
   Result<double> products() {
     const std::uint64_t start = now_ns();
-    for (const MatmulCall& call : calls_) {
+    for (std::size_t i = 0; i < calls_.size();) {
+      const MatmulCall& call = calls_[i];
+      if (call.lane >= 0) {
+        PENSTOCK_TRY(next, products_of_lanes(i), "products");
+        i = next;
+        continue;
+      }
       PENSTOCK_CHECK_OK(model_->matmul().run(call.product, call.a, call.b, call.c));
+      ++i;
     }
     return static_cast<double>(now_ns() - start) * 1e-9;
   }
@@ -101,6 +109,24 @@ class Bench {
   }
 
  private:
+  /// The products of one attention, which its lanes ran side by side; where the next one starts.
+  Result<std::size_t> products_of_lanes(std::size_t first) {
+    std::size_t end = first;
+    while (end < calls_.size() && calls_[end].lane >= 0) ++end;
+    Matmul& matmul = model_->matmul();
+    const int lanes = matmul.lanes();
+    PENSTOCK_CHECK_OK(
+        for_lanes(*parts_.executor, lanes, lanes, [&](int, std::int64_t lane) -> Status {
+          for (std::size_t i = first; i < end; ++i) {
+            const MatmulCall& call = calls_[i];
+            if (call.lane != lane) continue;
+            PENSTOCK_CHECK_OK(matmul.run_on(call.lane, call.product, call.a, call.b, call.c));
+          }
+          return ok();
+        }));
+    return end;
+  }
+
   RunParts parts_;
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Engine> engine_;

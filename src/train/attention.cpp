@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "train/lanes.hpp"
+
 namespace penstock {
 namespace {
 std::size_t size(std::int64_t count) {
@@ -13,6 +15,8 @@ Result<Attention> Attention::prepare(Matmul& matmul, MatmulType operand,
                                      const AttentionShape& shape) {
   Attention attention;
   attention.shape_ = shape;
+  const std::int64_t groups = shape.sequences * shape.kv_heads;
+  attention.lanes_.resize(size(std::min<std::int64_t>(matmul.lanes(), groups)));
   attention.scale_ = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
   for (std::int64_t first = 0; first < shape.seq; first += kQueryBlock) {
     PENSTOCK_TRY(block, prepare_block(matmul, operand, shape, first), "attention");
@@ -29,12 +33,14 @@ Result<Attention::Block> Attention::prepare_block(Matmul& matmul, MatmulType ope
   block.keys = first + block.rows;
   const std::int64_t d = shape.head_dim, rows = block.rows, keys = block.keys;
   const std::int64_t row_qkv = shape.row_qkv(), row_out = shape.row_out();
-  const MatmulShape scores{operand, rows, keys, d, row_qkv, row_qkv, keys, false, true, false};
-  const MatmulShape out{operand, rows, d, keys, keys, row_qkv, row_out, false, false, false};
-  const MatmulShape dprob{operand, rows, keys, d, row_out, row_qkv, keys, false, true, false};
-  const MatmulShape dvalue{operand, keys, d, rows, keys, row_out, row_qkv, true, false, true};
-  const MatmulShape dquery{operand, rows, d, keys, keys, row_qkv, row_qkv, false, false, false};
-  const MatmulShape dkey{operand, keys, d, rows, keys, row_qkv, row_qkv, true, false, true};
+  const MatmulShape scores{operand, rows,  keys, d,     row_qkv, row_qkv,
+                           keys,    false, true, false, true};
+  const MatmulShape out{operand, rows, d, keys, keys, row_qkv, row_out, false, false, false, true};
+  const MatmulShape dprob{operand, rows, keys, d, row_out, row_qkv, keys, false, true, false, true};
+  const MatmulShape dvalue{operand, keys, d, rows, keys, row_out, row_qkv, true, false, true, true};
+  const MatmulShape dquery{operand, rows,  d,     keys,  keys, row_qkv,
+                           row_qkv, false, false, false, true};
+  const MatmulShape dkey{operand, keys, d, rows, keys, row_qkv, row_qkv, true, false, true, true};
   PENSTOCK_TRY(scores_id, matmul.prepare(scores), "scores");
   PENSTOCK_TRY(out_id, matmul.prepare(out), "output");
   PENSTOCK_TRY(dprob_id, matmul.prepare(dprob), "gradient of probabilities");
@@ -52,10 +58,12 @@ Result<Attention::Block> Attention::prepare_block(Matmul& matmul, MatmulType ope
 
 void Attention::carve(Carver& carver, MatmulType operand) {
   const std::int64_t count = std::min(kQueryBlock, shape_.seq) * shape_.seq;
-  scores_ = carver.take(count);
-  dscores_ = carver.take(count);
-  probabilities_ = carver.take_bytes(size(count) * size_bytes(operand));
-  dscores_operand_ = carver.take_bytes(size(count) * size_bytes(operand));
+  for (Lane& lane : lanes_) {
+    lane.scores = carver.take(count);
+    lane.dscores = carver.take(count);
+    lane.probabilities = carver.take_bytes(size(count) * size_bytes(operand));
+    lane.dscores_operand = carver.take_bytes(size(count) * size_bytes(operand));
+  }
 }
 
 Attention::Place Attention::place(std::int64_t sequence, std::int64_t head) const {
@@ -70,63 +78,67 @@ Attention::Place Attention::place(std::int64_t sequence, std::int64_t head) cons
   return at;
 }
 
-Status Attention::probabilities(const Ops& ops, const Block& block, const void* query,
+template <class Body>
+Status Attention::for_blocks(const Ops& ops, const Body& body) const {
+  const std::int64_t heads_per_group = shape_.heads / shape_.kv_heads;
+  const auto group = [&](int lane, std::int64_t index) -> Status {
+    const FloatModeGuard mode;
+    const std::int64_t first = index % shape_.kv_heads * heads_per_group;
+    for (std::int64_t head = first; head < first + heads_per_group; ++head) {
+      const Place at = place(index / shape_.kv_heads, head);
+      for (const Block& block : blocks_) PENSTOCK_CHECK_OK(body(lane, at, block));
+    }
+    return ok();
+  };
+  return for_lanes(ops.executor, static_cast<int>(lanes_.size()),
+                   shape_.sequences * shape_.kv_heads, group);
+}
+
+Status Attention::probabilities(const Ops& ops, int lane, const Block& block, const void* query,
                                 const void* key) const {
-  PENSTOCK_CHECK_OK(ops.matmul.run(block.scores, query, key, scores_));
-  for_rows(ops, block.rows, block.keys, [&](std::int64_t first, std::int64_t count) {
-    float* const rows = scores_ + first * block.keys;
-    ops.math.causal_softmax(size(count), size(block.keys), size(block.first + first), scale_, rows);
-    ops.to_operand(size(count * block.keys), rows, ops.at(probabilities_, first * block.keys));
-  });
+  const Lane& own = lanes_[size(lane)];
+  PENSTOCK_CHECK_OK(ops.matmul.run_on(lane, block.scores, query, key, own.scores));
+  ops.math.causal_softmax(size(block.rows), size(block.keys), size(block.first), scale_,
+                          own.scores);
+  ops.to_operand(size(block.rows * block.keys), own.scores, own.probabilities);
   return ok();
 }
 
 Status Attention::forward(const Ops& ops, const void* qkv, float* out) const {
-  for (std::int64_t sequence = 0; sequence < shape_.sequences; ++sequence) {
-    for (std::int64_t head = 0; head < shape_.heads; ++head) {
-      const Place at = place(sequence, head);
-      for (const Block& block : blocks_) {
-        const void* const query = ops.at(qkv, at.query + block.first * shape_.row_qkv());
-        PENSTOCK_CHECK_OK(probabilities(ops, block, query, ops.at(qkv, at.key)));
-        PENSTOCK_CHECK_OK(ops.matmul.run(block.out, probabilities_, ops.at(qkv, at.value),
-                                         out + at.out + block.first * shape_.row_out()));
-      }
-    }
-  }
-  return ok();
+  return for_blocks(ops, [&](int lane, const Place& at, const Block& block) -> Status {
+    const void* const query = ops.at(qkv, at.query + block.first * shape_.row_qkv());
+    PENSTOCK_CHECK_OK(probabilities(ops, lane, block, query, ops.at(qkv, at.key)));
+    return ops.matmul.run_on(lane, block.out, lanes_[size(lane)].probabilities,
+                             ops.at(qkv, at.value), out + at.out + block.first * shape_.row_out());
+  });
 }
 
-Status Attention::backward_block(const Ops& ops, const Block& block, const Place& at,
+Status Attention::backward_block(const Ops& ops, int lane, const Block& block, const Place& at,
                                  const void* qkv, const void* dout, float* dqkv) const {
+  const Lane& own = lanes_[size(lane)];
   const std::int64_t query_at = at.query + block.first * shape_.row_qkv();
   const void* const query = ops.at(qkv, query_at);
   const void* const key = ops.at(qkv, at.key);
   const void* const dout_block = ops.at(dout, at.out + block.first * shape_.row_out());
-  PENSTOCK_CHECK_OK(probabilities(ops, block, query, key));
-  PENSTOCK_CHECK_OK(ops.matmul.run(block.dvalue, probabilities_, dout_block, dqkv + at.value));
-  PENSTOCK_CHECK_OK(ops.matmul.run(block.dprob, dout_block, ops.at(qkv, at.value), dscores_));
-  for_rows(ops, block.rows, block.keys, [&](std::int64_t first, std::int64_t count) {
-    const std::int64_t start = first * block.keys;
-    ops.math.softmax_backward(size(count), size(block.keys), size(block.first + first), scale_,
-                              scores_ + start, dscores_ + start);
-    ops.to_operand(size(count * block.keys), dscores_ + start, ops.at(dscores_operand_, start));
-  });
-  PENSTOCK_CHECK_OK(ops.matmul.run(block.dquery, dscores_operand_, key, dqkv + query_at));
-  return ops.matmul.run(block.dkey, dscores_operand_, query, dqkv + at.key);
+  PENSTOCK_CHECK_OK(probabilities(ops, lane, block, query, key));
+  Matmul& matmul = ops.matmul;
+  PENSTOCK_CHECK_OK(
+      matmul.run_on(lane, block.dvalue, own.probabilities, dout_block, dqkv + at.value));
+  PENSTOCK_CHECK_OK(
+      matmul.run_on(lane, block.dprob, dout_block, ops.at(qkv, at.value), own.dscores));
+  ops.math.softmax_backward(size(block.rows), size(block.keys), size(block.first), scale_,
+                            own.scores, own.dscores);
+  ops.to_operand(size(block.rows * block.keys), own.dscores, own.dscores_operand);
+  PENSTOCK_CHECK_OK(matmul.run_on(lane, block.dquery, own.dscores_operand, key, dqkv + query_at));
+  return matmul.run_on(lane, block.dkey, own.dscores_operand, query, dqkv + at.key);
 }
 
 Status Attention::backward(const Ops& ops, const void* qkv, const void* dout, float* dqkv) const {
   // Keys and values are summed over query blocks and over the heads that share them.
   zero(ops, shape_.sequences * shape_.seq * shape_.row_qkv(), dqkv);
-  for (std::int64_t sequence = 0; sequence < shape_.sequences; ++sequence) {
-    for (std::int64_t head = 0; head < shape_.heads; ++head) {
-      const Place at = place(sequence, head);
-      for (const Block& block : blocks_) {
-        PENSTOCK_CHECK_OK(backward_block(ops, block, at, qkv, dout, dqkv));
-      }
-    }
-  }
-  return ok();
+  return for_blocks(ops, [&](int lane, const Place& at, const Block& block) {
+    return backward_block(ops, lane, block, at, qkv, dout, dqkv);
+  });
 }
 
 }  // namespace penstock

@@ -1,10 +1,11 @@
 #pragma once
 
-/// Causal attention with grouped key-value heads, one head and one block of queries at a time.
+/// Causal attention with grouped key-value heads, one block of queries at a time.
 ///
-/// Only the scores of one block exist: [at most kQueryBlock queries, the keys they see] of one
-/// head.
-///   The backward computes them again. Block and order are functions of the shape alone.
+/// Shared out by sequences and key-value heads; the heads of a group follow each other, since they
+///   add to the same gradients. Of each lane only the scores of one block exist: [at most
+///   kQueryBlock queries, the keys they see] of one head. The backward computes them again. Blocks
+///   and order of sums are functions of the shape alone.
 /// A row of qkv is [heads queries | kv_heads keys | kv_heads values] of head_dim each; a row of the
 ///   output is [heads, head_dim]. Rows are those of one micro-batch: sequences one after another.
 
@@ -53,19 +54,26 @@ class Attention {
   static Result<Block> prepare_block(Matmul& matmul, MatmulType operand,
                                      const AttentionShape& shape, std::int64_t first);
   [[nodiscard]] Place place(std::int64_t sequence, std::int64_t head) const;
-  /// P of one block into scores_ and, rounded, probabilities_.
-  Status probabilities(const Ops& ops, const Block& block, const void* query,
+  /// Scratch of one lane.
+  struct Lane {
+    float* scores = nullptr;        // [block, keys]
+    float* dscores = nullptr;       // [block, keys]
+    void* probabilities = nullptr;  // operand of the same
+    void* dscores_operand = nullptr;
+  };
+  /// body(lane, place, block) for every block of every head of every sequence.
+  template <class Body>
+  Status for_blocks(const Ops& ops, const Body& body) const;
+  /// P of one block into the lane's scores and, rounded, probabilities.
+  Status probabilities(const Ops& ops, int lane, const Block& block, const void* query,
                        const void* key) const;
-  Status backward_block(const Ops& ops, const Block& block, const Place& at, const void* qkv,
-                        const void* dout, float* dqkv) const;
+  Status backward_block(const Ops& ops, int lane, const Block& block, const Place& at,
+                        const void* qkv, const void* dout, float* dqkv) const;
 
   AttentionShape shape_;
   float scale_ = 1.0F;
   std::vector<Block> blocks_;
-  float* scores_ = nullptr;        // [block, keys]
-  float* dscores_ = nullptr;       // [block, keys]
-  void* probabilities_ = nullptr;  // operand of the same
-  void* dscores_operand_ = nullptr;
+  std::vector<Lane> lanes_;
 };
 
 }  // namespace penstock

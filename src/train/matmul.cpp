@@ -4,16 +4,21 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.hpp>
+
+#include "train/lanes.hpp"
 
 // The one call we need of OpenMP's runtime; omp.h of a compiler may belong to another runtime.
 extern "C" void omp_set_num_threads(int);  // NOLINT
@@ -88,53 +93,83 @@ dnnl::memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t 
   return {Dims{rows, columns}, type, transposed ? Dims{1, row} : Dims{row, 1}};
 }
 
-/// A primitive and the memory objects of its arguments; only their addresses change.
+/// The memory objects of one lane; only their addresses change.
+struct Arguments {
+  dnnl::memory a, b, c, scratchpad;
+};
+
 struct Primitive {
   MatmulShape shape;
   std::string implementation;
-  std::size_t scratchpad_bytes = 0;
-  int threads = 1;
+  std::size_t scratchpad_bytes = 0;  ///< of each lane
+  int threads = 1;                   ///< OpenMP's
   dnnl::matmul primitive;
-  dnnl::memory a, b, c, scratchpad;
+  std::vector<Arguments> lanes;
 };
 
 // Where oneDNN 2.6.3 shares out one sum over threads, the bits depend on their number. Measured
 // over 3072 shapes with 1 to 32 threads: its "brg:" implementations (AVX-512) do it only for a
 // transposed A, k >= 2048 and few columns; we cut such sums into slices ourselves. Its other
-// implementations
-// ("gemm:", below AVX-512) do it for many shapes, so they run on one thread.
+// implementations ("gemm:": below AVX-512, or a strided C) do it for many shapes, and use one
+// thread for others; we cut their C into tiles, each on one thread.
 constexpr std::int64_t kSharedSum = 2048;
 constexpr std::int64_t kSlice = 1024;
+constexpr std::int64_t kTileRows = 256, kTileColumns = 256;
 
-/// One slice of a sum: a primitive over some of k, starting at these elements of A and B.
-struct Slice {
+/// One slice of a sum or one tile of C, starting at these elements of A, B and C.
+struct Piece {
   std::size_t primitive = 0;
-  std::int64_t a_offset = 0, b_offset = 0;
+  std::int64_t a_offset = 0, b_offset = 0, c_offset = 0;
 };
 
 struct Product {
   MatmulShape shape;
-  std::vector<Slice> slices;
+  std::vector<Piece> pieces;
+  bool is_tiled = false;  ///< pieces are independent; else they add up, in order
 };
+
+/// See above; a property of the shape and the instruction set alone.
+bool is_shared_by_onednn(const dnnl::matmul::primitive_desc& description) {
+  return std::string_view(description.impl_info_str()).starts_with("brg");
+}
+
+/// Equal parts of at most `most`, whole vectors each: the length of all but the last.
+std::int64_t even_part(std::int64_t length, std::int64_t most) {
+  constexpr std::int64_t kWhole = 16;
+  const std::int64_t parts = (length + most - 1) / most;
+  const std::int64_t even = (length + parts - 1) / parts;
+  return std::min(length, (even + kWhole - 1) / kWhole * kWhole);
+}
 
 }  // namespace
 
 struct Matmul::Parts {
-  int threads = 1;
+  Parts(int thread_count, Executor& runner) : threads(thread_count), executor(runner) {}
+
+  int threads;  ///< and lanes
+  Executor& executor;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<MatmulShape, MatmulId> ids;
   std::map<MatmulShape, std::size_t> primitive_ids;
   std::deque<Product> products;
   std::deque<Primitive> primitives;
-  void* scratchpad = nullptr;
-  std::uint64_t executed = 0;
+  std::byte* scratchpad = nullptr;
+  std::size_t lane_bytes = 0;  ///< of the scratchpad, for each lane
+  std::atomic<std::uint64_t> executed = 0;
 
+  dnnl::matmul::primitive_desc description_of(const MatmulShape& shape);
   Primitive make(const MatmulShape& shape);
   std::size_t primitive_for(const MatmulShape& shape);
   Product cut(const MatmulShape& shape);
-  Status run(Primitive& primitive, const void* a, const void* b, float* c);
+  void cut_sum(Product& product);
+  void cut_tiles(Product& product);
+  [[nodiscard]] std::size_t largest_lane_bytes() const;
+  Status run(const Product& product, const Piece& piece, int lane, const MatmulCall& call);
+  Status execute(Primitive& p, int lane, const void* a, const void* b, float* c);
+  void note(const MatmulCall& call);
 
+  std::mutex recorder_mutex;
   std::vector<MatmulCall>* recorder = nullptr;
 };
 
@@ -147,19 +182,47 @@ std::size_t Matmul::Parts::primitive_for(const MatmulShape& shape) {
 }
 
 Product Matmul::Parts::cut(const MatmulShape& shape) {
-  Product product{shape, {}};
+  Product product{shape, {}, false};
+  if (shape.one_thread) {
+    product.pieces.push_back({primitive_for(shape)});
+  } else if (is_shared_by_onednn(description_of(shape))) {
+    cut_sum(product);
+  } else {
+    cut_tiles(product);
+  }
+  return product;
+}
+
+void Matmul::Parts::cut_sum(Product& product) {
+  const MatmulShape& shape = product.shape;
   const std::int64_t most = shape.transpose_a && shape.k >= kSharedSum ? kSlice : shape.k;
   for (std::int64_t first = 0; first < shape.k; first += most) {
     MatmulShape slice = shape;
     slice.k = std::min(most, shape.k - first);
     slice.accumulate = shape.accumulate || first > 0;
-    product.slices.push_back({primitive_for(slice), shape.transpose_a ? first * shape.row_a : first,
+    product.pieces.push_back({primitive_for(slice), shape.transpose_a ? first * shape.row_a : first,
                               shape.transpose_b ? first : first * shape.row_b});
   }
-  return product;
 }
 
-Primitive Matmul::Parts::make(const MatmulShape& shape) {
+void Matmul::Parts::cut_tiles(Product& product) {
+  const MatmulShape& shape = product.shape;
+  const std::int64_t rows = even_part(shape.m, kTileRows);
+  const std::int64_t columns = even_part(shape.n, kTileColumns);
+  product.is_tiled = true;
+  for (std::int64_t i = 0; i < shape.m; i += rows) {
+    for (std::int64_t j = 0; j < shape.n; j += columns) {
+      MatmulShape tile = shape;
+      tile.m = std::min(rows, shape.m - i);
+      tile.n = std::min(columns, shape.n - j);
+      tile.one_thread = true;
+      product.pieces.push_back({primitive_for(tile), shape.transpose_a ? i : i * shape.row_a,
+                                shape.transpose_b ? j * shape.row_b : j, i * shape.row_c + j});
+    }
+  }
+}
+
+dnnl::matmul::primitive_desc Matmul::Parts::description_of(const MatmulShape& shape) {
   const auto type = shape.type == MatmulType::kBf16 ? dnnl::memory::data_type::bf16
                                                     : dnnl::memory::data_type::f32;
   const auto a = matrix(shape.m, shape.k, shape.row_a, shape.transpose_a, type);
@@ -172,24 +235,32 @@ Primitive Matmul::Parts::make(const MatmulShape& shape) {
     sum.append_sum(1.0F);
     attributes.set_post_ops(sum);
   }
-  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, engine);
+  omp_set_num_threads(shape.one_thread ? 1 : threads);  // a primitive remembers its threads
+  return {dnnl::matmul::desc(a, b, c), attributes, engine};
+}
+
+Primitive Matmul::Parts::make(const MatmulShape& shape) {
+  const auto description = description_of(shape);
   Primitive made;
   made.shape = shape;
   made.implementation = description.impl_info_str();
-  made.threads = made.implementation.starts_with("brg") ? threads : 1;
-  made.scratchpad_bytes = description.scratchpad_desc().get_size();
+  made.threads = !shape.one_thread && is_shared_by_onednn(description) ? threads : 1;
+  made.scratchpad_bytes = (description.scratchpad_desc().get_size() + 63) / 64 * 64;
   made.primitive = dnnl::matmul(description);
-  made.a = dnnl::memory(a, engine, nullptr);
-  made.b = dnnl::memory(b, engine, nullptr);
-  made.c = dnnl::memory(c, engine, nullptr);
-  made.scratchpad = dnnl::memory(description.scratchpad_desc(), engine, nullptr);
+  made.lanes.resize(static_cast<std::size_t>(shape.one_thread ? threads : 1));
+  for (Arguments& lane : made.lanes) {
+    lane.a = dnnl::memory(description.src_desc(), engine, nullptr);
+    lane.b = dnnl::memory(description.weights_desc(), engine, nullptr);
+    lane.c = dnnl::memory(description.dst_desc(), engine, nullptr);
+    lane.scratchpad = dnnl::memory(description.scratchpad_desc(), engine, nullptr);
+  }
   return made;
 }
 
 Matmul::Matmul(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Matmul::~Matmul() = default;
 
-Result<std::unique_ptr<Matmul>> Matmul::create(const MatmulOptions& options) {
+Result<std::unique_ptr<Matmul>> Matmul::create(const MatmulOptions& options, Executor& executor) {
   if (options.threads < 1) {
     return make_error(Errc::kArgument, fmt::format("matrix products with {} threads: give at "
                                                    "least 1",
@@ -215,10 +286,7 @@ Result<std::unique_ptr<Matmul>> Matmul::create(const MatmulOptions& options) {
                                     options.isa, name_of(effective)));
     }
     const DefaultFloatMode mode;
-    omp_set_num_threads(options.threads);
-    auto parts = std::make_unique<Parts>();
-    parts->threads = options.threads;
-    return std::unique_ptr<Matmul>(new Matmul(std::move(parts)));
+    return std::unique_ptr<Matmul>(new Matmul(std::make_unique<Parts>(options.threads, executor)));
   } catch (const std::exception& failure) {
     return make_error(Errc::kUnsupported,
                       fmt::format("start oneDNN: {}; check the package libdnnl2", failure.what()));
@@ -232,7 +300,6 @@ Result<MatmulId> Matmul::prepare(const MatmulShape& shape) {
     if (const auto found = parts_->ids.find(shape); found != parts_->ids.end()) {
       return found->second;
     }
-    omp_set_num_threads(parts_->threads);
     const auto id = static_cast<MatmulId>(parts_->products.size());
     parts_->products.push_back(parts_->cut(shape));
     parts_->ids.emplace(shape, id);
@@ -246,8 +313,16 @@ Result<MatmulId> Matmul::prepare(const MatmulShape& shape) {
   }
 }
 
-std::size_t Matmul::scratchpad_bytes() const {
+std::size_t Matmul::Parts::largest_lane_bytes() const {
   std::size_t largest = 0;
+  for (const Primitive& primitive : primitives) {
+    if (primitive.shape.one_thread) largest = std::max(largest, primitive.scratchpad_bytes);
+  }
+  return largest;
+}
+
+std::size_t Matmul::scratchpad_bytes() const {
+  std::size_t largest = parts_->largest_lane_bytes() * static_cast<std::size_t>(parts_->threads);
   for (const Primitive& primitive : parts_->primitives) {
     largest = std::max(largest, primitive.scratchpad_bytes);
   }
@@ -255,27 +330,63 @@ std::size_t Matmul::scratchpad_bytes() const {
 }
 
 void Matmul::use_scratchpad(void* memory) {
-  parts_->scratchpad = memory;
+  parts_->scratchpad = static_cast<std::byte*>(memory);
+  parts_->lane_bytes = parts_->largest_lane_bytes();
+}
+
+int Matmul::lanes() const {
+  return parts_->threads;
+}
+
+void Matmul::Parts::note(const MatmulCall& call) {
+  if (recorder == nullptr) return;
+  const std::lock_guard lock(recorder_mutex);
+  recorder->push_back(call);
 }
 
 Status Matmul::run(MatmulId product, const void* a, const void* b, float* c) {
-  if (parts_->recorder != nullptr) parts_->recorder->push_back({product, a, b, c});
+  const MatmulCall call{product, a, b, c};
+  parts_->note(call);
   const Product& whole = parts_->products[product];
-  const auto bytes = static_cast<std::int64_t>(size_bytes(whole.shape.type));
-  for (const Slice& slice : whole.slices) {
-    PENSTOCK_CHECK_OK(parts_->run(parts_->primitives[slice.primitive],
-                                  static_cast<const std::byte*>(a) + slice.a_offset * bytes,
-                                  static_cast<const std::byte*>(b) + slice.b_offset * bytes, c));
+  if (whole.is_tiled) {
+    return for_lanes(
+        parts_->executor, parts_->threads, static_cast<std::int64_t>(whole.pieces.size()),
+        [&](int lane, std::int64_t piece) {
+          return parts_->run(whole, whole.pieces[static_cast<std::size_t>(piece)], lane, call);
+        });
+  }
+  for (const Piece& piece : whole.pieces) {
+    PENSTOCK_CHECK_OK(parts_->run(whole, piece, 0, call));
   }
   return ok();
 }
 
-Status Matmul::Parts::run(Primitive& p, const void* a, const void* b, float* c) {
+Status Matmul::run_on(int lane, MatmulId product, const void* a, const void* b, float* c) {
+  const MatmulCall call{product, a, b, c, lane};
+  parts_->note(call);
+  const Product& whole = parts_->products[product];
+  return parts_->run(whole, whole.pieces.front(), lane, call);
+}
+
+Status Matmul::Parts::run(const Product& product, const Piece& piece, int lane,
+                          const MatmulCall& call) {
+  const auto bytes = static_cast<std::int64_t>(size_bytes(product.shape.type));
+  return execute(primitives[piece.primitive], lane,
+                 static_cast<const std::byte*>(call.a) + piece.a_offset * bytes,
+                 static_cast<const std::byte*>(call.b) + piece.b_offset * bytes,
+                 call.c + piece.c_offset);
+}
+
+Status Matmul::Parts::execute(Primitive& p, int lane, const void* a, const void* b, float* c) {
+  const auto index = static_cast<std::size_t>(lane);
+  Arguments& own = p.lanes[index];
+  std::byte* const scratch =
+      p.shape.one_thread && scratchpad != nullptr ? scratchpad + index * lane_bytes : scratchpad;
   const std::array<std::pair<dnnl_memory_t, void*>, 4> addresses = {{
-      {p.a.get(), const_cast<void*>(a)},  // oneDNN has one kind of pointer; inputs are only read
-      {p.b.get(), const_cast<void*>(b)},
-      {p.c.get(), c},
-      {p.scratchpad.get(), scratchpad},
+      {own.a.get(), const_cast<void*>(a)},  // oneDNN has one kind of pointer; inputs are only read
+      {own.b.get(), const_cast<void*>(b)},
+      {own.c.get(), c},
+      {own.scratchpad.get(), scratch},
   }};
   for (const auto& [memory, address] : addresses) {
     if (dnnl_memory_set_data_handle(memory, address) != dnnl_success) {
@@ -284,10 +395,10 @@ Status Matmul::Parts::run(Primitive& p, const void* a, const void* b, float* c) 
   }
   // The C call with an array: the C++ one builds a hash map, which allocates.
   const std::array<dnnl_exec_arg_t, 4> arguments = {{
-      {DNNL_ARG_SRC, p.a.get()},
-      {DNNL_ARG_WEIGHTS, p.b.get()},
-      {DNNL_ARG_DST, p.c.get()},
-      {DNNL_ARG_SCRATCHPAD, p.scratchpad.get()},
+      {DNNL_ARG_SRC, own.a.get()},
+      {DNNL_ARG_WEIGHTS, own.b.get()},
+      {DNNL_ARG_DST, own.c.get()},
+      {DNNL_ARG_SCRATCHPAD, own.scratchpad.get()},
   }};
   const DefaultFloatMode mode;
   omp_set_num_threads(p.threads);  // of this thread, which need not be the one that prepared
@@ -314,7 +425,7 @@ std::string Matmul::isa() const {
 }
 
 std::string Matmul::implementation(MatmulId product) const {
-  const Slice& first = parts_->products[product].slices.front();
+  const Piece& first = parts_->products[product].pieces.front();
   return parts_->primitives[first.primitive].implementation;
 }
 

@@ -4,18 +4,19 @@
 ///
 /// A and B are bf16 or fp32, C and every sum are fp32. Rows may be strided, so a head of a wider
 ///   array is an operand as it lies; transposes are strides too.
-/// Memory:  one primitive per shape, made by prepare(). run() keeps nothing: oneDNN builds a map of
-/// the
-///   four arguments (5 small allocations) and frees it. The scratch is the caller's:
-///   scratchpad_bytes() is the largest that any prepared shape needs.
+/// Memory:  one primitive per shape, made by prepare(); running allocates nothing of ours. The
+///   scratch is the caller's: scratchpad_bytes() is what every prepared shape and lane needs.
 /// Numbers: one shape gives the same bits for every repeat, offset and thread count on one
-///   instruction set; the price is that products run on one thread below AVX-512 (matmul.cpp says
-///   why). The set is pinned for the whole process before the first product; isa() reports it.
-///   Products run in the default floating-point mode, so that their worker threads and the caller
-///   treat denormals alike.
-/// Threads: one Matmul belongs to one thread. Its `threads` are OpenMP's (Debian builds oneDNN on
-///   libgomp). Programs should start with OMP_WAIT_POLICY=passive: libgomp reads it once when
-///   loaded, and by default spins on cores that other threads need.
+///   instruction set: whatever is shared out is cut by the shape alone. The set is pinned for the
+///   whole process before the first product; isa() reports it. Products run in the default
+///   floating-point mode, so that every thread treats denormals alike.
+/// Lanes:   a lane is the room that one running product needs; there are lanes() of them. run()
+///   takes them all and belongs to one thread at a time. run_on() multiplies in the calling thread;
+///   calls on different lanes may overlap, so that many small products share out the threads.
+/// Threads: the executor's for products cut into tiles, OpenMP's (Debian builds oneDNN on libgomp)
+///   for those that oneDNN shares out itself (AVX-512). Programs should start with
+///   OMP_WAIT_POLICY=passive: libgomp reads it once when loaded, and by default spins on cores that
+///   other threads need.
 /// Errors:  kUnsupported when oneDNN has no such product here, kArgument for a bad shape or name.
 
 #include <compare>
@@ -25,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "base/executor.hpp"
 #include "base/result.hpp"
 
 namespace penstock {
@@ -44,6 +46,7 @@ struct MatmulShape {
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;  ///< C += instead of C =
+  bool one_thread = false;  ///< for run_on()
   auto operator<=>(const MatmulShape&) const = default;
 };
 
@@ -62,12 +65,14 @@ struct MatmulCall {
   const void* a = nullptr;
   const void* b = nullptr;
   float* c = nullptr;
+  int lane = -1;  ///< of run_on()
 };
 
 class Matmul {
  public:
   /// Pins the instruction set; kState when the process has already pinned another one.
-  static Result<std::unique_ptr<Matmul>> create(const MatmulOptions& options);
+  /// `executor` must outlive it.
+  static Result<std::unique_ptr<Matmul>> create(const MatmulOptions& options, Executor& executor);
   ~Matmul();
   Matmul(const Matmul&) = delete;  // primitives refer to memory objects inside
   Matmul& operator=(const Matmul&) = delete;
@@ -82,7 +87,11 @@ class Matmul {
   /// oneDNN's own conversion is several times slower, or missing.
   [[nodiscard]] bool multiplies_bf16() const;
 
+  [[nodiscard]] int lanes() const;
+
   Status run(MatmulId product, const void* a, const void* b, float* c);
+  /// lane: below lanes(), used by no other call meanwhile. The shape says one_thread.
+  Status run_on(int lane, MatmulId product, const void* a, const void* b, float* c);
 
   /// Appends every product run from now on to `calls` (null: no longer), for benchmarks that set a
   /// step against its own products.

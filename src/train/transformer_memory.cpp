@@ -44,7 +44,7 @@ Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerOption
     return make_error(Errc::kUnsupported, fmt::format("kernels for {} do not run on this processor",
                                                       isa_name(options.isa)));
   }
-  PENSTOCK_TRY(matmul, Matmul::create(options.matmul), "matrix products");
+  PENSTOCK_TRY(matmul, Matmul::create(options.matmul, executor), "matrix products");
   const bool bf16 = options.compute == ComputeMode::kBf16 && matmul->multiplies_bf16();
   const MatmulType operand = bf16 ? MatmulType::kBf16 : MatmulType::kF32;
   std::unique_ptr<Transformer> model(

@@ -35,6 +35,11 @@ std::vector<std::uint16_t> to_bf16(const std::vector<float>& values) {
   return bits;
 }
 
+Executor* one_thread() {
+  static const auto executor = make_tbb_executor(1);
+  return executor.get();
+}
+
 std::size_t stored_rows(bool transposed, std::int64_t rows, std::int64_t columns) {
   return static_cast<std::size_t>(transposed ? columns : rows);
 }
@@ -42,7 +47,8 @@ std::size_t stored_rows(bool transposed, std::int64_t rows, std::int64_t columns
 /// Runs one shape on its own Matmul; C starts as ones.
 std::vector<float> product(const MatmulShape& shape, int threads, Values kind = Values::kExact,
                            std::size_t offset = 0) {
-  auto matmul = Matmul::create({threads, "auto"});
+  const auto executor = make_tbb_executor(threads);
+  auto matmul = Matmul::create({threads, "auto"}, *executor);
   EXPECT_TRUE(matmul) << matmul.error().message;
   auto id = matmul.value()->prepare(shape);
   EXPECT_TRUE(id) << id.error().message;
@@ -90,7 +96,7 @@ double expected(const MatmulShape& s, std::int64_t i, std::int64_t j) {
 class MatmulTest : public testing::TestWithParam<MatmulType> {
  protected:
   void SetUp() override {
-    auto matmul = Matmul::create({});
+    auto matmul = Matmul::create({}, *one_thread());
     ASSERT_TRUE(matmul);
     if (GetParam() == MatmulType::kBf16 && !matmul.value()->multiplies_bf16()) {
       GTEST_SKIP() << "this processor (" << matmul.value()->isa()
@@ -147,7 +153,7 @@ TEST_P(MatmulTest, GivesTheSameBitsForAnyThreadCountAndOffset) {
 }
 
 TEST_P(MatmulTest, MakesAShapeOnce) {
-  auto matmul = Matmul::create({});
+  auto matmul = Matmul::create({}, *one_thread());
   ASSERT_TRUE(matmul);
   MatmulShape shape{GetParam(), 4, 5, 6, 6, 5, 5};
   const auto first = matmul.value()->prepare(shape);
@@ -165,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Types, MatmulTest, testing::Values(MatmulType::kF32, Ma
                          });
 
 TEST(MatmulErrorTest, RefusesShapesThatDoNotFit) {
-  auto matmul = Matmul::create({});
+  auto matmul = Matmul::create({}, *one_thread());
   ASSERT_TRUE(matmul);
   const auto f32 = MatmulType::kF32;
   for (const MatmulShape& shape : std::vector<MatmulShape>{{f32, 0, 5, 6, 6, 5, 5},
@@ -179,19 +185,19 @@ TEST(MatmulErrorTest, RefusesShapesThatDoNotFit) {
 }
 
 TEST(MatmulErrorTest, RefusesAnotherInstructionSetThanThePinnedOne) {
-  auto first = Matmul::create({});
+  auto first = Matmul::create({}, *one_thread());
   ASSERT_TRUE(first);
   ASSERT_TRUE(first.value()->prepare({MatmulType::kF32, 4, 5, 6, 6, 5, 5}));
   const std::string other = first.value()->isa() == "avx2" ? "avx512" : "avx2";
-  const auto second = Matmul::create({1, other});
+  const auto second = Matmul::create({1, other}, *one_thread());
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Errc::kState);
   EXPECT_NE(second.error().message.find(first.value()->isa()), std::string::npos);
 }
 
 TEST(MatmulErrorTest, RefusesUnknownNamesAndNoThreads) {
-  EXPECT_EQ(Matmul::create({1, "avx9"}).error().code, Errc::kArgument);
-  EXPECT_EQ(Matmul::create({0, "auto"}).error().code, Errc::kArgument);
+  EXPECT_EQ(Matmul::create({1, "avx9"}, *one_thread()).error().code, Errc::kArgument);
+  EXPECT_EQ(Matmul::create({0, "auto"}, *one_thread()).error().code, Errc::kArgument);
 }
 
 }  // namespace
