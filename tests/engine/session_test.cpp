@@ -6,19 +6,23 @@
 
 #include "engine/allocation_probe.hpp"
 #include "engine/simulated.hpp"
+#include "io/store_impl.hpp"
 
 namespace penstock::testing {
 namespace {
+
+void expect_parts(const std::string& message, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) {
+    EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in: " << message;
+  }
+}
 
 /// The call failed with the code, and its message has every part.
 template <class T>
 void expect_refused(const Result<T>& result, Errc code, std::initializer_list<const char*> parts) {
   ASSERT_FALSE(result.ok()) << "accepted";
   EXPECT_EQ(result.error().code, code) << result.error().message;
-  for (const char* part : parts) {
-    EXPECT_NE(result.error().message.find(part), std::string::npos)
-        << "no \"" << part << "\" in: " << result.error().message;
-  }
+  expect_parts(result.error().message, parts);
 }
 
 class SessionTest : public ::testing::Test {
@@ -44,6 +48,22 @@ class SessionTest : public ::testing::Test {
   }
   Status give(TensorId tensor, std::uint32_t k = 0, std::uint32_t n = 1) {
     return engine_->gradient(tensor, values_.data(), WeightType::kF32, k, n);
+  }
+  /// Breaks one copy of the manifest of `step`, so that its hash no longer fits.
+  void damage_manifest(std::uint64_t step, char copy) {
+    const std::string path = std::string(kSimStore) + "/" + manifest_name(step, copy);
+    ASSERT_TRUE(world_->sim->flip_bit(path, 300 * 8));
+  }
+  /// The warnings of opening the store again.
+  std::vector<std::string> warnings_of_reopening() {
+    std::vector<std::string> warnings;
+    world_->logger =
+        Logger(LogLevel::kWarning, [&](LogLevel, const char*, int, std::string_view message) {
+          warnings.emplace_back(message);
+        });
+    reopen();
+    world_->logger = Logger();
+    return warnings;
   }
   Result<std::unique_ptr<Engine>> again(const EngineOptions& options, const ModelSpec& model) {
     return make_engine(world_->parts(setup_), options, model);
@@ -225,6 +245,36 @@ TEST_F(SessionTest, AStoreInUseIsRefusedAndItsOwnerGoesOn) {
   auto third = again(options_, model_);
   ASSERT_TRUE(third) << third.error().message;
   EXPECT_EQ(third.value()->step(), 1U);
+}
+
+TEST_F(SessionTest, AnOlderCommitIsTakenOnlyWithAWarningThatNamesBothSteps) {
+  open();
+  const Script script = default_script();
+  for (const std::uint64_t step : {1U, 2U}) {
+    ASSERT_TRUE(runner_->run_step(step, script));
+    ASSERT_TRUE(engine_->flush());
+  }
+  engine_.reset();
+  EXPECT_EQ(warnings_of_reopening(), std::vector<std::string>());
+  EXPECT_EQ(engine_->step(), 2U);
+  engine_.reset();
+
+  damage_manifest(2, 'a');
+  std::vector<std::string> warnings = warnings_of_reopening();
+  ASSERT_EQ(warnings.size(), 1U);
+  expect_parts(warnings[0], {kSimStore, "manifest", "the other copy was used"});
+  EXPECT_EQ(engine_->step(), 2U);
+  engine_.reset();
+
+  damage_manifest(2, 'b');
+  warnings = warnings_of_reopening();
+  ASSERT_EQ(warnings.size(), 1U);
+  expect_parts(warnings[0],
+               {kSimStore, "no manifest of step 2 is usable", "step 1 was used instead"});
+  EXPECT_EQ(engine_->committed_step(), 1U);
+  engine_.reset();
+  const Reference reference(tiny_model(), script, setup_.seed);
+  EXPECT_EQ(finish_script(*world_->sim, world_->timeline, setup_, script, reference, 1), "");
 }
 
 TEST_F(SessionTest, ModelsThatMakeNoSenseAreRefused) {
