@@ -6,6 +6,7 @@ remedy, and that nothing is half-written: no store appears, or the one that was 
 and goes on.
 """
 
+import ctypes
 import json
 import os
 import re
@@ -42,6 +43,18 @@ def tree(directory):
                 found[os.path.relpath(full, directory)] = hash(content)
         found[os.path.relpath(path, directory) + "/"] = 0
     return found
+
+
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+def xxh3_128(content):
+    """The hash that ends headers and manifests, as they hold it."""
+    function = ctypes.CDLL("libxxhash.so.0").XXH3_128bits
+    function.restype = Hash128
+    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    return bytes(function(content, len(content)))
 
 
 def events(result, kind):
@@ -310,17 +323,39 @@ class StoreTest(Case):
         newest = max(re.sub(r"[^0-9]", " ", n).split()[0] for n in names)
         return [n for n in names if re.sub(r"[^0-9]", " ", n).split()[0] == newest]
 
-    def test_other_version(self):
-        """A major version that is not ours in both headers."""
-        for at in (0, 4096):
-            self.patch("data.0", at + 8, b"\x63")
-        for arguments in (["inspect", self.store], self.arguments("--steps", "2", "--resume"),
+    def reseal(self, name, at, length):
+        """Puts the right hash behind changed bytes, as the writer of such a file would."""
+        with open(os.path.join(self.store, name), "rb") as file:
+            file.seek(at)
+            content = file.read(length - 16)
+        self.patch(name, at + len(content), xxh3_128(content))
+
+    def newer(self, where, found):
+        """Every command says that the version is the reason, and touches nothing."""
+        for arguments in (["inspect", self.store], self.arguments("--steps", "3", "--resume"),
                           ["generate", "--store", self.store]):
-            before = tree(self.directory)
-            result = run(*arguments)
-            self.assertIn(result.returncode, (1, 3), result)
-            self.sentence(result, result.returncode, ["data.0|version|header"])
-            self.assertEqual(tree(self.directory), before)
+            self.refused(3, [re.escape(os.path.join(self.store, where)),
+                             rf"has format {found}\.0, this build reads up to 1\.x",
+                             r"use a newer Penstock$"], arguments)
+
+    def test_header_of_a_newer_version(self):
+        for at in (0, 4096):
+            self.patch("data.0", at + 8, struct.pack("<I", 99))
+            self.reseal("data.0", at, 4096)
+        self.newer("data.0", 99)
+
+    def test_manifest_of_a_newer_version(self):
+        for name in self.manifests():
+            self.patch(name, 8, struct.pack("<I", 2))
+            self.reseal(name, 0, os.path.getsize(os.path.join(self.store, name)))
+        self.newer("manifest", 2)
+
+    def test_header_that_only_looks_newer(self):
+        """Without the hash it is damage, and the other copy counts."""
+        self.patch("data.0", 8, struct.pack("<I", 99))
+        self.store_kept()
+        self.patch("data.0", 4096 + 8, struct.pack("<I", 99))
+        self.damaged(["data.0 header at 0 fails its checksum"])
 
     def test_foreign_directory(self):
         """Files of another program are left alone."""
