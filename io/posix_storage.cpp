@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -100,6 +101,7 @@ class PosixStorage final : public Storage {
   Result<bool> exists(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& directory) override;
   Result<std::uint64_t> free_bytes(const std::string& directory) override;
+  std::uint64_t longest_file_bytes() const override;
   Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
                                                    const QueueOptions& options) override {
     return make_posix_queue(files_, sink, options);
@@ -366,6 +368,14 @@ Result<std::uint64_t> PosixStorage::free_bytes(const std::string& directory) {
     return posix_error("free space of", directory, errno);
   }
   return std::uint64_t{room.f_bavail} * room.f_frsize;
+}
+
+std::uint64_t PosixStorage::longest_file_bytes() const {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return Storage::longest_file_bytes();
+  }
+  return limit.rlim_cur;
 }
 
 }  // namespace

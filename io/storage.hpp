@@ -78,6 +78,8 @@ class Storage {
   virtual Result<std::vector<std::string>> list(
       const std::string& directory) = 0;  ///< names, sorted
   virtual Result<std::uint64_t> free_bytes(const std::string& directory) = 0;
+  /// The longest file this process may write, as limits of its own say (ulimit -f).
+  [[nodiscard]] virtual std::uint64_t longest_file_bytes() const { return ~std::uint64_t{0}; }
 
   /// A queue over this storage's files. `sink` must outlive it.
   virtual Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,

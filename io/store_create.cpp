@@ -46,6 +46,13 @@ Result<std::uint64_t> manifest_bound(const StoreGeometry& geometry) {
 
 Status check_space(Storage& storage, const std::string& directory, std::uint64_t file_bytes,
                    std::uint64_t existing_bytes, const StoreGeometry* with_manifests) {
+  if (const std::uint64_t longest = storage.longest_file_bytes(); file_bytes > longest) {
+    return make_error(Errc::kNoSpace,
+                      fmt::format("{} needs a file of {} ({} bytes) and this process may write "
+                                  "files of {} ({} bytes) at most; raise the limit (ulimit -f)",
+                                  directory, format_bytes(file_bytes), file_bytes,
+                                  format_bytes(longest), longest));
+  }
   std::uint64_t needed = file_bytes > existing_bytes ? file_bytes - existing_bytes : 0;
   if (with_manifests != nullptr) {
     auto manifest = manifest_bound(*with_manifests);

@@ -283,16 +283,19 @@ void EngineImpl::io_complete(const IoCompletion& completion) noexcept {
       return;
     }
     const std::uint32_t block = operation.command.block;
+    const char* remedy = completion.code == Errc::kNoSpace
+                             ? "free space, or raise the quota or file size limit"
+                             : "check the drive";
     fail(make_error(
         completion.code,
         fmt::format("{} {} at byte {} of the data file in {}: {}; the last commit (step {}) is "
-                    "safe: check the drive, then resume",
+                    "safe: {}, then resume",
                     request.op == IoOp::kRead ? "read" : "write", block_name(block),
                     request.offset_bytes, options_.directory,
                     completion.sys_errno == 0
                         ? std::string("the file ends early")
                         : std::generic_category().message(completion.sys_errno),
-                    committed_step_),
+                    committed_step_, remedy),
         completion.sys_errno));
     return;
   }

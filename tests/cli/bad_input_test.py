@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -503,6 +504,19 @@ class PlaceTest(Case):
         self.sentence(result, 3, [r"needs .* \([0-9]+ bytes\)", "another drive"])
         self.assertEqual(os.listdir(place), [], "nothing may be written")
 
+    def test_file_size_limit(self):
+        """Known before anything is written, with the limit that is enough."""
+        def limited(size):
+            return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
+        arguments = self.arguments("--steps", "2")
+        self.refused(3, [re.escape(self.store), r"needs a file of .* \([0-9]+ bytes\)",
+                         "files of 1 MiB", "ulimit -f"], arguments, **limited(1 << 20))
+        needed = int(re.search(r"needs a file of .*? \(([0-9]+) bytes\)",
+                               run(*arguments, **limited(1 << 20)).stderr)[1])
+        self.refused(3, ["ulimit -f"], arguments, **limited(needed - 1))
+        self.assertEqual(run(*arguments, **limited(needed)).returncode, 0)
+        self.still_good(2)
+
     def test_full_output(self):
         """A full standard output is an error, but the work is not lost."""
         with open("/dev/full", "w") as full:
@@ -574,6 +588,24 @@ class SignalTest(Case):
         self.assertEqual(min(self.wait_for_step(process, step + 1)), step + 1)
         process.kill()
         process.communicate()
+
+    def test_file_size_limit(self):
+        """One that comes in the middle of a run: SIGXFSZ does not end it, the error is told."""
+        for queue in ("threads", "auto"):
+            process = self.start("--ram", "min", "--queue", queue,
+                                 *(["--resume"] if os.path.exists(self.store) else []))
+            self.wait_for_step(process, 7)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+            _, message = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 3, message)
+            self.assertRegex(message, r"\Apenstock: .*File too large; the last commit "
+                             r"\(step [0-9]+\) is safe: .*file size limit, then resume\n\Z")
+            step = self.inspect()["step"]
+            self.assertGreaterEqual(step, 5)
+            process = self.start("--ram", "min", "--resume")
+            self.assertEqual(min(self.wait_for_step(process, step + 2)), step + 1)
+            process.kill()
+            process.communicate()
 
     def test_store_in_use(self):
         process = self.start()
