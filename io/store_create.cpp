@@ -102,7 +102,9 @@ Result<bool> check_directory(Storage& storage, const std::string& directory) {
   }
   const auto owner = read_owner(storage, directory);
   if (!owner && owner.error().code != Errc::kState) {
-    return Error(owner.error()).in("it is left alone; use another directory");
+    Error error = owner.error();
+    error.message += "; it is left alone, use another directory";
+    return error;
   }
   return owner.ok();
 }
@@ -222,13 +224,10 @@ Result<std::unique_ptr<Store>> create_durable(Storage& storage, const std::strin
 Result<std::unique_ptr<Store>> create_store(Storage& storage, const std::string& directory,
                                             const StoreGeometry& geometry,
                                             const StoreOptions& options) {
-  const std::string what = fmt::format("create store in {}", directory);
-  PENSTOCK_TRY(layout, plan_layout(geometry, options.scratch), what);
-  auto store = options.scratch
-                   ? create_scratch(storage, directory, geometry, std::move(layout), options)
-                   : create_durable(storage, directory, geometry, std::move(layout), options);
-  if (!store) return std::move(store).error().in(what);
-  return store;
+  PENSTOCK_TRY(layout, plan_layout(geometry, options.scratch),
+               fmt::format("create store in {}", directory));
+  return options.scratch ? create_scratch(storage, directory, geometry, std::move(layout), options)
+                         : create_durable(storage, directory, geometry, std::move(layout), options);
 }
 
 }  // namespace penstock

@@ -312,19 +312,20 @@ Result<std::unique_ptr<Store>> open_once(Storage& storage, const std::string& di
 }  // namespace
 
 Result<bool> holds_commit(Storage& storage, const std::string& directory) {
-  PENSTOCK_TRY(exists, storage.exists(directory), "open store");
+  PENSTOCK_TAKE(exists, storage.exists(directory));
   if (!exists) return false;
-  PENSTOCK_TRY(names, list_manifests(storage, directory), "open store");
+  PENSTOCK_TAKE(names, list_manifests(storage, directory));
   return std::any_of(names.begin(), names.end(),
                      [](const ManifestName& name) { return !name.temporary; });
 }
 
 Result<std::unique_ptr<Store>> open_store(Storage& storage, const std::string& directory,
                                           const StoreOptions& options, bool writable) {
-  const std::string what = fmt::format("open store in {}", directory);
   if (options.scratch) {
     return make_error(Errc::kArgument,
-                      what + ": a scratch store ends with its process; create a new one");
+                      fmt::format("the store in {} cannot be opened as a scratch store, which ends "
+                                  "with its process; create a new one",
+                                  directory));
   }
   auto store = open_once(storage, directory, options, writable);
   // Between a reader's listing and its reading, a running owner may have removed a manifest.
@@ -332,7 +333,6 @@ Result<std::unique_ptr<Store>> open_store(Storage& storage, const std::string& d
     if (store.error().code == Errc::kUnsupported) break;
     store = open_once(storage, directory, options, writable);
   }
-  if (!store) return std::move(store).error().in(what);
   return store;
 }
 

@@ -36,7 +36,7 @@ struct [[nodiscard]] Error {
   int sys_errno = 0;    ///< errno of the failed call, 0 when there was none
   std::string message;  ///< one sentence: what, on which object, why, the next thing to try
 
-  /// Adds the operation that was under way: "open store /x: header of data.0: ...".
+  /// Puts in front what the message does not say itself: "commit of step 7 in /x: ...".
   [[nodiscard]] Error in(std::string_view what) && {
     message.insert(0, std::string(what) + ": ");
     return std::move(*this);
@@ -78,13 +78,20 @@ inline Error make_error(Errc code, std::string message, int sys_errno = 0) {
 
 }  // namespace penstock
 
-/// Binds `var` to the value of a Result, or returns its error with `what` in front.
+/// Binds `var` to the value of a Result, or returns its error as it is.
+#define PENSTOCK_TAKE(var, expr)                             \
+  auto var##_result = (expr);                                \
+  if (!var##_result) return std::move(var##_result).error(); \
+  auto& var = var##_result.value()
+
+/// The same with `what` in front, for an error that does not name its object by itself; one that
+/// does would become a stack of prefixes instead of a sentence.
 #define PENSTOCK_TRY(var, expr, what)                                 \
   auto var##_result = (expr);                                         \
   if (!var##_result) return std::move(var##_result).error().in(what); \
   auto& var = var##_result.value()
 
-/// Returns the error of a Status unchanged.
+/// Returns the error of a Status as it is.
 #define PENSTOCK_CHECK_OK(expr)                            \
   do {                                                     \
     if (auto penstock_status_ = (expr); !penstock_status_) \

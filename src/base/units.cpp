@@ -36,7 +36,7 @@ constexpr std::size_t kMaxDecimals = 18;
 
 Error bad(std::string_view text, std::string_view why) {
   return make_error(Errc::kArgument,
-                    fmt::format("byte count \"{}\": {}; write for example 4096, 60MiB, 1.5GB or "
+                    fmt::format("\"{}\" is not a size: {}; write for example 4096, 60MiB, 1.5GB or "
                                 "64GiB",
                                 text, why));
 }

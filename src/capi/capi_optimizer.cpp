@@ -24,7 +24,6 @@ constexpr std::size_t kTaskElements = 65536, kPassElements = 2048;
 
 struct Pool final : Object {
   static constexpr HandleKind kKind = HandleKind::kPool;
-  static constexpr const char* kWhat = "pool";
   std::unique_ptr<Executor> executor;
 };
 

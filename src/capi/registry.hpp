@@ -36,7 +36,7 @@ void publish(std::uint64_t handle, std::shared_ptr<Object> object);
 
 template <class T>
 [[nodiscard]] Result<std::shared_ptr<T>> find(const void* handle) {
-  PENSTOCK_TRY(object, find_object(handle, T::kKind), T::kWhat);
+  PENSTOCK_TAKE(object, find_object(handle, T::kKind));
   return std::static_pointer_cast<T>(object);
 }
 

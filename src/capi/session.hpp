@@ -35,7 +35,6 @@ Result<SessionOptions> make_session_options(const penstock_engine_options& optio
 class Session final : public Object {
  public:
   static constexpr HandleKind kKind = HandleKind::kEngine;
-  static constexpr const char* kWhat = "engine";
 
   Session(std::uint64_t number, SessionOptions options);
 

@@ -55,9 +55,3 @@ inline Error wrong_state(std::string message) {
 }
 
 }  // namespace penstock::capi
-
-/// Binds `var` to the value of a Result, or returns its error as it is.
-#define PENSTOCK_TAKE(var, expr)                             \
-  auto var##_result = (expr);                                \
-  if (!var##_result) return std::move(var##_result).error(); \
-  auto& var = var##_result.value()

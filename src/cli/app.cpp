@@ -127,27 +127,26 @@ class Program {
       return make_error(Errc::kArgument, fmt::format("unknown command \"{}\"{}", word, hint));
     }
     for (const std::string& word : app_.remaining()) {
-      return unknown_word(word, "", flags_.names());
+      return unknown_word(word, flags_.names());
     }
     if (chosen_ == nullptr) return ok();
     for (const std::string& word : chosen_->app->remaining()) {
-      return unknown_word(word, chosen_->command->name(), chosen_->flags.names());
+      return unknown_word(word, chosen_->flags.names());
     }
     return ok();
   }
 
-  [[nodiscard]] Error unknown_word(const std::string& word, const std::string& where,
+  [[nodiscard]] Error unknown_word(const std::string& word,
                                    const std::vector<std::string>& flags) const {
-    const std::string prefix = where.empty() ? "" : where + ": ";
     if (!word.starts_with("-")) {
-      return make_error(Errc::kArgument, fmt::format("{}: unexpected argument \"{}\"; {}", where,
-                                                     word, help_hint()));
+      return make_error(Errc::kArgument,
+                        fmt::format("unexpected argument \"{}\"; {}", word, help_hint()));
     }
     const std::string name = word.substr(0, word.find('='));
     const std::vector<std::string_view> views(flags.begin(), flags.end());
     std::string hint = did_you_mean(name, views);
     if (hint.empty()) hint = fmt::format("; {}", help_hint());
-    return make_error(Errc::kArgument, fmt::format("{}unknown flag {}{}", prefix, name, hint));
+    return make_error(Errc::kArgument, fmt::format("unknown flag {}{}", name, hint));
   }
 
   [[nodiscard]] std::string help_hint() const {

@@ -27,7 +27,9 @@ void declare_resources(Flags& flags, RunResources& resources) {
           return ok();
         }
         auto bytes = parse_bytes(value);
-        if (!bytes) return std::move(bytes).error().in("--ram");
+        if (!bytes) {
+          return make_error(bytes.error().code, fmt::format("--ram {}", bytes.error().message));
+        }
         resources.ram = RamBudget::kBytes;
         resources.ram_bytes = bytes.value();
         return ok();

@@ -23,7 +23,7 @@ std::size_t size_of(WeightType type) {
 Status EngineImpl::check_gradient(TensorId tensor, WeightType type, std::uint32_t k,
                                   std::uint32_t n, const void* values) {
   if (tensor >= model_.tensors.size()) {
-    return make_error(Errc::kArgument, fmt::format("gradient: there is no tensor {}", tensor));
+    return make_error(Errc::kArgument, fmt::format("there is no tensor {}", tensor));
   }
   const TensorSpec& spec = model_.tensors[tensor];
   const auto bad = [&](Errc code, const std::string& why) {
@@ -118,7 +118,7 @@ Status EngineImpl::accumulate(TensorId tensor, const void* values, WeightType ty
 Result<std::uint16_t*> EngineImpl::gradient_memory(std::uint32_t block) {
   Lock lock(mutex_);
   std::uint32_t frame = kNone;
-  PENSTOCK_CHECK_OK(wait_until(lock, "gradient: waiting for a free frame", [&] {
+  PENSTOCK_CHECK_OK(wait_until(lock, "making room for a gradient", [&] {
     frame = scheduler_->gradient_frame(block);
     return frame != kNone;
   }));
@@ -161,7 +161,7 @@ Status EngineImpl::take_small(TensorId tensor, const void* values, WeightType ty
   const Range whole{tensor, 0, 0, elements, 0};
   convert(values, type, whole, rounded);
   for (const Range& range : layout_.tensor_ranges(tensor)) {
-    PENSTOCK_TRY(frame, gradient_memory(range.block), "gradient");
+    PENSTOCK_TAKE(frame, gradient_memory(range.block));
     std::memcpy(frame + range.first_in_block, rounded + range.first_in_tensor,
                 std::size_t{range.elements} * 2);
     range_filled(range.block);
@@ -182,7 +182,7 @@ Status EngineImpl::take_gradient(TensorId tensor, const void* values, WeightType
     PENSTOCK_CHECK_OK(take_small(tensor, values, type));
   } else {
     for (const Range& range : layout_.tensor_ranges(tensor)) {
-      PENSTOCK_TRY(frame, gradient_memory(range.block), "gradient");
+      PENSTOCK_TAKE(frame, gradient_memory(range.block));
       convert(values, type, range, frame);
       range_filled(range.block);
     }

@@ -73,12 +73,12 @@ Status EngineImpl::wait_step(Lock& lock, const char* what, std::uint64_t& last,
     const bool ran = parts_.executor.run_one();
     lock.lock();
     if (!ran && progress_ == last) {
-      fail(make_error(Errc::kTimeout,
-                      fmt::format("{}: nothing is left to happen ({} commands in flight): the "
-                                  "drive of {} lost a completion; the last commit (step {}) is "
-                                  "safe: restart once the drive answers",
-                                  what, scheduler_->commands_in_flight(), options_.directory,
-                                  committed_step_)));
+      fail(make_error(
+          Errc::kTimeout,
+          fmt::format(
+              "the drive of {} lost a completion ({} commands in flight) while {}; the last "
+              "commit (step {}) is safe: restart once the drive answers",
+              options_.directory, scheduler_->commands_in_flight(), what, committed_step_)));
       return sticky();
     }
   } else {
@@ -95,16 +95,16 @@ Status EngineImpl::wait_step(Lock& lock, const char* what, std::uint64_t& last,
   if (waited > kStallWarningNs && !warned) {
     warned = true;
     PENSTOCK_LOG(parts_.logger, LogLevel::kWarning,
-                 "{}: no I/O completed on the drive of {} for {} s (oldest request {} s old)", what,
-                 options_.directory, waited / 1'000'000'000,
+                 "no I/O completed on the drive of {} for {} s while {} (oldest request {} s old)",
+                 options_.directory, waited / 1'000'000'000, what,
                  queue_->stats().oldest_in_flight_ns / 1'000'000'000);
   }
   if (waited > options_.deadline_ns) {
-    fail(
-        make_error(Errc::kTimeout,
-                   fmt::format("{}: nothing has moved for {} s on the drive of {}; the last commit "
-                               "(step {}) is safe: restart once the drive answers",
-                               what, waited / 1'000'000'000, options_.directory, committed_step_)));
+    fail(make_error(
+        Errc::kTimeout,
+        fmt::format("nothing moved on the drive of {} for {} s while {}; the last commit (step "
+                    "{}) is safe: restart once the drive answers",
+                    options_.directory, waited / 1'000'000'000, what, committed_step_)));
     return sticky();
   }
   return ok();
@@ -118,8 +118,9 @@ void EngineImpl::run_commands() {
     if (Status status = execute(command); !status) fail(std::move(status).error());
   }
   if (const char* broken = scheduler_->broken(); broken != nullptr && !failure_) {
-    fail(make_error(Errc::kInternal,
-                    fmt::format("scheduler: {}; this is a bug, please report it", broken)));
+    fail(make_error(
+        Errc::kInternal,
+        fmt::format("a scheduling rule is broken ({}); this is a bug, please report it", broken)));
   }
 }
 

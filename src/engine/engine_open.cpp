@@ -56,7 +56,7 @@ EngineImpl::~EngineImpl() {
 Status EngineImpl::plan_for(std::uint32_t block_elements) {
   EngineOptions options = options_;
   options.block_elements = block_elements;
-  PENSTOCK_TRY(plan, make_plan(make_plan_request(options, model_, layout_)), "engine");
+  PENSTOCK_TAKE(plan, make_plan(make_plan_request(options, model_, layout_)));
   plan_ = std::move(plan);
   layout_.cut(plan_);
   return ok();
@@ -67,11 +67,11 @@ Status EngineImpl::open_store_and_plan() {
                                    options_.uuid_seed};
   bool resume = false;
   if (!options_.scratch) {
-    PENSTOCK_TRY(found, holds_commit(parts_.storage, options_.directory), "engine");
+    PENSTOCK_TAKE(found, holds_commit(parts_.storage, options_.directory));
     if (options_.mode == OpenMode::kResume && !found) {
-      return make_error(Errc::kState,
-                        fmt::format("resume: {} holds no committed store; start without resuming",
-                                    options_.directory));
+      return make_error(
+          Errc::kState,
+          fmt::format("{} holds no committed store; start without resuming", options_.directory));
     }
     resume = found;
   }
@@ -80,25 +80,23 @@ Status EngineImpl::open_store_and_plan() {
     const StoreGeometry geometry =
         make_geometry(model_, plan_, describe_model(options_, model_, layout_, plan_),
                       layout_hash(model_, layout_));
-    PENSTOCK_TRY(store, create_store(parts_.storage, options_.directory, geometry, store_options),
-                 "engine");
+    PENSTOCK_TAKE(store, create_store(parts_.storage, options_.directory, geometry, store_options));
     store_ = std::move(store);
     return ok();
   }
   if (options_.mode == OpenMode::kCreate) {
     return make_error(Errc::kState,
-                      fmt::format("create: {} already holds a store; resume it or choose another "
+                      fmt::format("{} already holds a store; resume it or choose another "
                                   "directory",
                                   options_.directory));
   }
-  PENSTOCK_TRY(store, open_store(parts_.storage, options_.directory, store_options, true),
-               "engine");
+  PENSTOCK_TAKE(store, open_store(parts_.storage, options_.directory, store_options, true));
   store_ = std::move(store);
   resumed_ = true;
   const std::string& description = store_->geometry().description;
-  PENSTOCK_CHECK_OK(compare_model(description, model_, layout_));
-  PENSTOCK_CHECK_OK(compare_trainer(description, options_.description_json));
-  PENSTOCK_TRY(block_elements, block_elements_of(description), "engine");
+  PENSTOCK_CHECK_OK(compare_model(description, options_.directory, model_, layout_));
+  PENSTOCK_CHECK_OK(compare_trainer(description, options_.directory, options_.description_json));
+  PENSTOCK_TAKE(block_elements, block_elements_of(description, options_.directory));
   PENSTOCK_CHECK_OK(plan_for(block_elements));
   if (plan_.blocks.size() != store_->geometry().blocks.size() ||
       store_->geometry().layout_hash != layout_hash(model_, layout_)) {
@@ -117,10 +115,10 @@ Status EngineImpl::allocate() {
   budget_ = std::make_unique<ByteBudget>("host", options_.host_bytes);
   const PlanRequest request = make_plan_request(options_, model_, layout_);
   const std::uint64_t tables = request.table_bytes - kHugePageBytes;
-  PENSTOCK_TRY(reserved, budget_->take("engine tables", tables), "engine");
+  PENSTOCK_TAKE(reserved, budget_->take("engine tables", tables));
   tables_ = std::move(reserved);
   const std::uint64_t bytes = plan_.host_bytes - request.table_bytes;
-  PENSTOCK_TRY(arena, Arena::create(*budget_, "frames", bytes), "engine");
+  PENSTOCK_TAKE(arena, Arena::create(*budget_, "frames", bytes));
   arena_ = std::make_unique<Arena>(std::move(arena));
   if (!arena_->note().empty()) {
     PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "memory: {}", arena_->note());
@@ -134,7 +132,7 @@ Status EngineImpl::cut_arena() {
   const auto cut = [&](std::vector<Frame>& into, std::size_t count, const char* name,
                        auto bytes) -> Status {
     for (std::size_t i = 0; i < count; ++i) {
-      PENSTOCK_TRY(frame, arena_->frame(name, bytes(i)), "engine");
+      PENSTOCK_TAKE(frame, arena_->frame(name, bytes(i)));
       into.push_back(frame);
     }
     return ok();
@@ -149,11 +147,11 @@ Status EngineImpl::cut_arena() {
   frames_.accumulators.resize(model_.tensors.size());
   for (TensorId t = 0; t < model_.tensors.size(); ++t) {
     if (model_.tensors[t].contributions <= 1) continue;
-    PENSTOCK_TRY(frame, arena_->frame("accumulator", tensor_elements(t) * sizeof(float)), "engine");
+    PENSTOCK_TAKE(frame, arena_->frame("accumulator", tensor_elements(t) * sizeof(float)));
     frames_.accumulators[t] = frame;
   }
   if (plan_.workspace_bytes > 0) {
-    PENSTOCK_TRY(workspace, arena_->frame("workspace", plan_.workspace_bytes), "engine");
+    PENSTOCK_TAKE(workspace, arena_->frame("workspace", plan_.workspace_bytes));
     frames_.workspace = workspace;
   }
   return ok();
@@ -374,10 +372,8 @@ Status EngineImpl::measure() {
   const std::uint64_t memory =
       std::min<std::uint64_t>(8 * kMiB, plan_.host_bytes / 2 / kMiB * kMiB);
   if (region < kSmallestRegion || arena_->bytes() < memory) return ok();
-  PENSTOCK_TRY(rates,
-               measure_drive(parts_.storage, first.file, first.offset_bytes, region,
-                             {arena_->data(), memory}, options_.measure_drive_seconds),
-               "engine");
+  PENSTOCK_TAKE(rates, measure_drive(parts_.storage, first.file, first.offset_bytes, region,
+                                     {arena_->data(), memory}, options_.measure_drive_seconds));
   drive_rates_ = rates;
   std::memset(arena_->data(), 0, memory);
   return ok();
@@ -403,7 +399,7 @@ Status EngineImpl::start() {
   scheduler_ = std::make_unique<Scheduler>(plan_, *table_, versions);
   scheduler_->set_sweep(model_.level == Level::kStates);
   last_commit_ns_ = parts_.now_ns();
-  PENSTOCK_TRY(queue, parts_.storage.make_queue(*this, options_.queue), "engine");
+  PENSTOCK_TAKE(queue, parts_.storage.make_queue(*this, options_.queue));
   queue_ = std::move(queue);
   if (!store_->open_note().empty()) {  // an older commit was taken: never without a word
     PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "{}: {}", options_.directory,
@@ -416,7 +412,7 @@ Status EngineImpl::start() {
 }
 
 Status EngineImpl::open() {
-  PENSTOCK_TRY(layout, Layout::make(model_), "engine");
+  PENSTOCK_TAKE(layout, Layout::make(model_));
   layout_ = std::move(layout);
   PENSTOCK_CHECK_OK(open_store_and_plan());
   PENSTOCK_CHECK_OK(allocate());
@@ -436,23 +432,26 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineParts& parts, const Engi
   try {  // the JSON library and allocations throw
     return EngineImpl::make(parts, options, model);
   } catch (const std::bad_alloc&) {
-    return make_error(Errc::kNoMemory, "engine: out of memory while opening");
+    return make_error(
+        Errc::kNoMemory,
+        fmt::format("out of memory while opening the store in {}; free some", options.directory));
   } catch (const std::exception& exception) {
     return make_error(Errc::kCorrupt,
-                      fmt::format("engine: {}: {}", options.directory, exception.what()));
+                      fmt::format("the store in {} cannot be opened: {}; restore a checkpoint",
+                                  options.directory, exception.what()));
   }
 }
 
 Result<Plan> preview_plan(const EngineOptions& options, const ModelSpec& model) {
-  PENSTOCK_TRY(layout, Layout::make(model), "engine");
+  PENSTOCK_TAKE(layout, Layout::make(model));
   return make_plan(make_plan_request(options, model, layout));
 }
 
 Result<std::uint64_t> minimum_host_bytes(const EngineOptions& options, const ModelSpec& model) {
-  PENSTOCK_TRY(layout, Layout::make(model), "engine");
+  PENSTOCK_TAKE(layout, Layout::make(model));
   PlanRequest request = make_plan_request(options, model, layout);
   request.host_bytes = ~std::uint64_t{0};
-  PENSTOCK_TRY(plan, make_plan(request), "engine");
+  PENSTOCK_TAKE(plan, make_plan(request));
   return plan.minimum_bytes;
 }
 

@@ -22,8 +22,9 @@ Status EngineImpl::step_begin() {
   const Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (in_step_ || in_eval_) {
-    return make_error(Errc::kState, in_step_ ? "step_begin: the last step has not ended"
-                                             : "step_begin: an evaluation is under way");
+    return make_error(Errc::kState,
+                      in_step_ ? "the last step has not ended; end or skip it first"
+                               : "an evaluation is under way; end it before the next step");
   }
   in_step_ = true;
   counters_.begin_step(step_ + 1);
@@ -39,14 +40,14 @@ Result<GroupLease> EngineImpl::acquire(GroupId group) {
   Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (group >= plan_.groups.size()) {
-    return make_error(Errc::kArgument, fmt::format("acquire: there is no group {}", group));
+    return make_error(Errc::kArgument, fmt::format("there is no group {}", group));
   }
   if (model_.level != Level::kWeights) {
-    return make_error(Errc::kState, "acquire: at level 1 the trainer keeps its own weights");
+    return make_error(Errc::kState, "at level 1 the trainer keeps its own weights; use them");
   }
   scheduler_->want(group);
   std::uint32_t holder = kNone;
-  Status status = wait_until(lock, "acquire", [&] {
+  Status status = wait_until(lock, "reading a group", [&] {
     if (scheduler_->ready(group)) return true;
     holder = scheduler_->blocking_group(group);
     if (holder != kNone && lease_thread_[holder] != std::this_thread::get_id()) holder = kNone;
@@ -54,13 +55,13 @@ Result<GroupLease> EngineImpl::acquire(GroupId group) {
   });
   if (status && holder != kNone) {
     status = make_error(Errc::kState,
-                        fmt::format("acquire: its memory is held by this thread's lease on group "
-                                    "\"{}\"; release that first, or grant more host memory",
-                                    model_.groups[holder]));
+                        fmt::format("the memory for group \"{}\" is held by this thread's lease on "
+                                    "group \"{}\"; release that first, or grant more host memory",
+                                    model_.groups[group], model_.groups[holder]));
   }
   if (!status) {
     scheduler_->unwant(group);
-    return std::move(status).error().in(fmt::format("group \"{}\"", model_.groups[group]));
+    return std::move(status).error();
   }
   scheduler_->lease(group);
   lease_thread_[group] = std::this_thread::get_id();
@@ -124,25 +125,24 @@ Result<StepReport> EngineImpl::step_skip(std::span<const std::byte> blob) {
 Result<StepReport> EngineImpl::end_step(const StepInput* input, std::span<const std::byte> blob) {
   Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
-  if (!in_step_) return make_error(Errc::kState, "step_end: no step is under way");
+  if (!in_step_) return make_error(Errc::kState, "no step is under way; begin one first");
   if (blob.size() > kMaxBlob) {
-    return make_error(
-        Errc::kArgument,
-        fmt::format("step_end: the blob has {} bytes, at most {} are kept", blob.size(), kMaxBlob));
+    return make_error(Errc::kArgument, fmt::format("the blob has {} bytes, at most {} are kept",
+                                                   blob.size(), kMaxBlob));
   }
   for (GroupId g = 0; g < plan_.groups.size(); ++g) {
     if (scheduler_->leases(g) > 0) {
-      return make_error(Errc::kState,
-                        fmt::format("step_end: group \"{}\" is still leased; release it first",
-                                    model_.groups[g]));
+      return make_error(Errc::kState, fmt::format("group \"{}\" is still leased; release it first",
+                                                  model_.groups[g]));
     }
   }
   for (TensorId t = 0; t < model_.tensors.size() && input != nullptr; ++t) {
     if (contributions_[t] != 0 && has_gradient_[t] == 0) {
-      return make_error(Errc::kState,
-                        fmt::format("step_end: only some of the {} contributions to the gradient "
-                                    "of \"{}\" were given",
-                                    model_.tensors[t].contributions, model_.tensors[t].name));
+      return make_error(
+          Errc::kState,
+          fmt::format("only some of the {} contributions to the gradient of \"{}\" were "
+                      "given; give all, or skip the step",
+                      model_.tensors[t].contributions, model_.tensors[t].name));
     }
   }
   StepReport report;
@@ -150,7 +150,7 @@ Result<StepReport> EngineImpl::end_step(const StepInput* input, std::span<const 
 
   // What earlier steps left undone (groups nobody visited since) comes first.
   scheduler_->set_sweep(true);
-  PENSTOCK_CHECK_OK(wait_until(lock, "step_end: finishing the updates of the last step",
+  PENSTOCK_CHECK_OK(wait_until(lock, "finishing the updates of the last step",
                                [&] { return scheduler_->settled(); }));
   if (model_.level == Level::kWeights) scheduler_->set_sweep(false);
 
@@ -171,7 +171,7 @@ Result<StepReport> EngineImpl::end_step(const StepInput* input, std::span<const 
   report.commits = commit_due();
   if (report.commits) {
     // The commit before has had the whole backward to finish; normally this waits for nothing.
-    PENSTOCK_CHECK_OK(wait_until(lock, "step_end: finishing the last commit",
+    PENSTOCK_CHECK_OK(wait_until(lock, "finishing the last commit",
                                  [&] { return !scheduler_->commit_in_progress(); }));
   }
   scheduler_->step_ended(report.applied, updates_);
@@ -188,7 +188,7 @@ Status EngineImpl::eval_begin() {
   const Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (in_step_ || in_eval_) {
-    return make_error(Errc::kState, "eval_begin: a step or an evaluation is under way");
+    return make_error(Errc::kState, "a step or an evaluation is under way; end it first");
   }
   in_eval_ = true;
   scheduler_->set_forward_only(true);
@@ -199,7 +199,7 @@ Status EngineImpl::eval_begin() {
 Status EngineImpl::eval_end() {
   const Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
-  if (!in_eval_) return make_error(Errc::kState, "eval_end: no evaluation is under way");
+  if (!in_eval_) return make_error(Errc::kState, "no evaluation is under way; begin one first");
   in_eval_ = false;
   scheduler_->set_forward_only(false);
   run_commands();
@@ -214,11 +214,11 @@ Status EngineImpl::wait(TensorId tensor, std::uint64_t updates) {
   if (tensor >= model_.tensors.size() || updates > updates_) {
     return make_error(
         Errc::kArgument,
-        fmt::format("wait: tensor {} at update {}: there are {} tensors and {} updates", tensor,
-                    updates, model_.tensors.size(), updates_));
+        fmt::format("tensor {} at update {} cannot come: there are {} tensors and {} updates",
+                    tensor, updates, model_.tensors.size(), updates_));
   }
   scheduler_->set_sweep(true);
-  PENSTOCK_CHECK_OK(wait_until(lock, "wait", [&] {
+  PENSTOCK_CHECK_OK(wait_until(lock, "updating a tensor", [&] {
     return std::all_of(
         layout_.tensor_ranges(tensor).begin(), layout_.tensor_ranges(tensor).end(),
         [&](const Range& range) { return scheduler_->state(range.block) == BlockState::kBase; });
@@ -232,7 +232,7 @@ Result<bool> EngineImpl::query(TensorId tensor, std::uint64_t updates) {
   PENSTOCK_CHECK_OK(sticky());
   if (tensor >= model_.tensors.size() || updates > updates_) {
     return make_error(Errc::kArgument,
-                      fmt::format("query: tensor {} at update {} is not known", tensor, updates));
+                      fmt::format("tensor {} at update {} is not known", tensor, updates));
   }
   for (const Range& range : layout_.tensor_ranges(tensor)) {
     if (scheduler_->state(range.block) != BlockState::kBase) return false;
@@ -248,15 +248,15 @@ Status EngineImpl::flush() {
   PENSTOCK_CHECK_OK(sticky());
   flushing_ = true;
   scheduler_->set_sweep(true);
-  Status status = wait_until(lock, "flush: finishing updates and the last commit", [&] {
+  Status status = wait_until(lock, "finishing updates and the last commit", [&] {
     return scheduler_->settled() && !scheduler_->commit_in_progress();
   });
   if (status && !options_.scratch && committed_step_ < step_) {
     begin_commit();
-    status = wait_until(lock, "flush: commit", [&] { return committed_step_ == step_; });
+    status = wait_until(lock, "committing", [&] { return committed_step_ == step_; });
   }
   if (status) {
-    status = wait_until(lock, "flush: writes",
+    status = wait_until(lock, "finishing writes",
                         [&] { return scheduler_->commands_in_flight() == 0 || options_.scratch; });
   }
   if (model_.level == Level::kWeights) scheduler_->set_sweep(false);
@@ -265,8 +265,13 @@ Status EngineImpl::flush() {
 }
 
 Status EngineImpl::export_master(TensorId tensor, float* out) {
-  if (tensor >= model_.tensors.size() || out == nullptr) {
-    return make_error(Errc::kArgument, fmt::format("export: there is no tensor {}", tensor));
+  if (tensor >= model_.tensors.size()) {
+    return make_error(Errc::kArgument, fmt::format("there is no tensor {}", tensor));
+  }
+  if (out == nullptr) {
+    return make_error(Errc::kArgument,
+                      fmt::format("\"{}\" cannot be exported to NULL; give an array",
+                                  model_.tensors[tensor].name));
   }
   const GroupId group = model_.tensors[tensor].group;
   const bool trainable = plan_.groups[group].trainable;
@@ -275,7 +280,7 @@ Status EngineImpl::export_master(TensorId tensor, float* out) {
     Lock lock(mutex_);
     PENSTOCK_CHECK_OK(sticky());
     scheduler_->want(group);
-    Status status = wait_until(lock, "export",
+    Status status = wait_until(lock, "exporting a tensor",
                                [&] { return scheduler_->ready(group) && scheduler_->on_drive(b); });
     scheduler_->unwant(group);
     PENSTOCK_CHECK_OK(std::move(status));

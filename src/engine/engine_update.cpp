@@ -409,7 +409,7 @@ void EngineImpl::commit_task(void* self, std::uint64_t operation_id) {
   ++engine.progress_;
   --engine.tasks_in_flight_;
   if (!status) {
-    engine.fail(std::move(status).error().in("commit"));
+    engine.fail(std::move(status).error());
     return;
   }
   engine.committed_step_ = engine.commit_record_.step;

@@ -52,10 +52,11 @@ json parse(std::string_view text) {
   return json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-Error not_ours() {
+Error not_ours(std::string_view directory) {
   return make_error(Errc::kCorrupt,
-                    "store: its description is not one of this program; was it written by another "
-                    "version?");
+                    fmt::format("the description of the store in {} is not one of this program; "
+                                "use the version that wrote it",
+                                directory));
 }
 
 }  // namespace
@@ -68,28 +69,27 @@ Result<Layout> Layout::make(const ModelSpec& model) {
   std::vector<bool> seen(model.groups.size(), false);
   for (TensorId id = 0; id < model.tensors.size(); ++id) {
     const TensorSpec& tensor = model.tensors[id];
-    PENSTOCK_TRY(elements, count_elements(tensor), "register");
+    PENSTOCK_TAKE(elements, count_elements(tensor));
     if (tensor.group >= model.groups.size()) {
       return make_error(Errc::kArgument,
-                        fmt::format("register: tensor \"{}\" is in group {}, but there are only {}",
+                        fmt::format("tensor \"{}\" is in group {}, but there are only {}",
                                     tensor.name, tensor.group, model.groups.size()));
     }
     if (!names.insert(tensor.name).second) {
-      return make_error(Errc::kArgument,
-                        fmt::format("register: two tensors are called \"{}\"", tensor.name));
+      return make_error(Errc::kArgument, fmt::format("two tensors are called \"{}\"", tensor.name));
     }
     GroupShape& group = layout.groups_[tensor.group];
     if (seen[tensor.group] && (group.trainable != tensor.trainable || group.lent != tensor.lent)) {
       return make_error(
           Errc::kArgument,
-          fmt::format("register: tensor \"{}\" cannot join group \"{}\": frozen and trainable, or "
+          fmt::format("tensor \"{}\" cannot join group \"{}\": frozen and trainable, or "
                       "lent and other tensors, do not share a group",
                       tensor.name, model.groups[tensor.group]));
     }
     if (tensor.lent && (tensor.weights == nullptr || tensor.weight_type != WeightType::kBf16 ||
                         model.level != Level::kStates)) {
       return make_error(Errc::kArgument,
-                        fmt::format("register: tensor \"{}\" can be lent only at level 1 and as a "
+                        fmt::format("tensor \"{}\" can be lent only at level 1 and as a "
                                     "bf16 array",
                                     tensor.name));
     }
@@ -220,32 +220,33 @@ std::string describe_model(const EngineOptions& options, const ModelSpec& model,
   return description.dump();
 }
 
-Result<std::uint32_t> block_elements_of(std::string_view description) {
+Result<std::uint32_t> block_elements_of(std::string_view description, std::string_view directory) {
   const json value = parse(description);
   if (!value.is_object() || !value.contains("block_elements") ||
       !value["block_elements"].is_number_unsigned()) {
-    return not_ours();
+    return not_ours(directory);
   }
   const auto elements = value["block_elements"].get<std::uint64_t>();
   if (elements == 0 || elements % kTileElements != 0 ||
       elements > std::numeric_limits<std::uint32_t>::max()) {
-    return not_ours();
+    return not_ours(directory);
   }
   return static_cast<std::uint32_t>(elements);
 }
 
-Status compare_model(std::string_view description, const ModelSpec& model, const Layout& layout) {
+Status compare_model(std::string_view description, std::string_view directory,
+                     const ModelSpec& model, const Layout& layout) {
   const json value = parse(description);
   if (!value.is_object() || !value.contains("tensors") || !value["tensors"].is_array() ||
       !value.contains("groups") || !value["groups"].is_array()) {
-    return not_ours();
+    return not_ours(directory);
   }
   const json& tensors = value["tensors"];
   const auto differs = [&](const std::string& what) {
     return make_error(Errc::kState,
-                      fmt::format("the store holds another model: {}; use the model it was made "
-                                  "with or another directory",
-                                  what));
+                      fmt::format("the store in {} holds another model: {}; use the model it was "
+                                  "made with or another directory",
+                                  directory, what));
   };
   for (TensorId id = 0; id < model.tensors.size(); ++id) {
     const TensorSpec& tensor = model.tensors[id];
@@ -272,7 +273,8 @@ Status compare_model(std::string_view description, const ModelSpec& model, const
   return ok();
 }
 
-Status compare_trainer(std::string_view description, std::string_view trainer_json) {
+Status compare_trainer(std::string_view description, std::string_view directory,
+                       std::string_view trainer_json) {
   const json value = parse(description);
   const json here = parse(trainer_json);
   if (!value.is_object() || !here.is_object()) return ok();
@@ -287,9 +289,9 @@ Status compare_trainer(std::string_view description, std::string_view trainer_js
   if (differences.empty()) return ok();
   return make_error(
       Errc::kState,
-      fmt::format("resume: these differ from the run that made the store: {}; use the "
-                  "same values or another directory",
-                  differences));
+      fmt::format("the store in {} was made with other values: {}; use the same or another "
+                  "directory",
+                  directory, differences));
 }
 
 StoreGeometry make_geometry(const ModelSpec& model, const Plan& plan, std::string description,

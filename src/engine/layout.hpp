@@ -67,12 +67,16 @@ class Layout {
                                          const Layout& layout, const Plan& plan);
 [[nodiscard]] std::uint64_t layout_hash(const ModelSpec& model, const Layout& layout);
 
-/// The block size a store was created with. kCorrupt when the description is not ours.
-[[nodiscard]] Result<std::uint32_t> block_elements_of(std::string_view description);
+/// The block size a store was created with. kCorrupt when the description is not ours. Here and
+/// below `directory` names the store in messages.
+[[nodiscard]] Result<std::uint32_t> block_elements_of(std::string_view description,
+                                                      std::string_view directory);
 /// kState names the first tensor that differs from the store's.
-Status compare_model(std::string_view description, const ModelSpec& model, const Layout& layout);
-/// kState names the trainer's first value that differs, unless one of both is absent.
-Status compare_trainer(std::string_view description, std::string_view trainer_json);
+Status compare_model(std::string_view description, std::string_view directory,
+                     const ModelSpec& model, const Layout& layout);
+/// kState names the trainer's values that differ, unless one of both is absent.
+Status compare_trainer(std::string_view description, std::string_view directory,
+                       std::string_view trainer_json);
 
 /// Geometry of the store for a plan.
 [[nodiscard]] StoreGeometry make_geometry(const ModelSpec& model, const Plan& plan,

@@ -99,7 +99,7 @@ Result<Arena> Arena::create(ByteBudget& budget, std::string name, std::uint64_t 
                                   name, bytes));
   }
   const std::uint64_t rounded = round_up(bytes, kHugePageBytes);
-  PENSTOCK_TRY(reservation, budget.take(name, rounded), "arena");
+  PENSTOCK_TAKE(reservation, budget.take(name, rounded));
   Arena arena(std::move(name), std::move(reservation));
   if (rounded != 0) {
     PENSTOCK_CHECK_OK(arena.map(rounded, options));

@@ -439,7 +439,7 @@ Result<HfConfig> load_hf_config(const std::string& path) {
     if (!file.ends_with('/')) file += '/';
     file += "config.json";
   }
-  PENSTOCK_TRY(text, read_small_file(file, JsonLimits{}.bytes), "model configuration");
+  PENSTOCK_TAKE(text, read_small_file(file, JsonLimits{}.bytes));
   return parse_hf_config(text, file);
 }
 

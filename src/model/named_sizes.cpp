@@ -204,10 +204,10 @@ Result<ModelChoice> choose_model(const std::string& model, std::string_view fami
     return make_error(Errc::kArgument, fmt::format("--model is empty; {}", kKnown));
   }
   if (!means_file(model)) {
-    PENSTOCK_TRY(config, named_model(model, family, data_vocab), "--model");
+    PENSTOCK_TAKE(config, named_model(model, family, data_vocab));
     return ModelChoice{std::move(config), {}};
   }
-  PENSTOCK_TRY(file, load_hf_config(model), "--model");
+  PENSTOCK_TAKE(file, load_hf_config(model));
   if (!family.empty() && family != name_of(file.model.family)) {
     return make_error(Errc::kArgument,
                       fmt::format("--family {} contradicts {}, whose model_type is {}; drop it",

@@ -135,7 +135,8 @@ struct Descriptor {
 
 Error file_error(const std::string& path, int error) {
   return make_error(Errc::kArgument,
-                    fmt::format("cannot read {}: {}", path, std::generic_category().message(error)),
+                    fmt::format("cannot read {}: {}; check the path", path,
+                                std::generic_category().message(error)),
                     error);
 }
 

@@ -352,28 +352,26 @@ Plan Planner::build(const Choice& choice) const {
 
 Status check(const PlanRequest& request) {
   if (request.groups.empty()) {
-    return make_error(Errc::kArgument, "plan: the model has no groups; register tensors first");
+    return make_error(Errc::kArgument, "the model has no groups; register tensors first");
   }
   for (std::size_t g = 0; g < request.groups.size(); ++g) {
     if (request.groups[g].elements == 0) {
-      return make_error(
-          Errc::kArgument,
-          fmt::format("plan: group {} has no elements; every group needs a tensor", g));
+      return make_error(Errc::kArgument,
+                        fmt::format("group {} has no elements; every group needs a tensor", g));
     }
   }
   for (const auto* pass : {&request.forward, &request.backward}) {
     for (const std::uint32_t group : *pass) {
       if (group >= request.groups.size()) {
         return make_error(Errc::kArgument,
-                          fmt::format("plan: the visit order names group {}, but there are only {}",
+                          fmt::format("the visit order names group {}, but there are only {}",
                                       group, request.groups.size()));
       }
     }
   }
   if (request.block_elements % kTileElements != 0) {
-    return make_error(Errc::kArgument,
-                      fmt::format("plan: block of {} elements is not a multiple of {}",
-                                  request.block_elements, kTileElements));
+    return make_error(Errc::kArgument, fmt::format("block of {} elements is not a multiple of {}",
+                                                   request.block_elements, kTileElements));
   }
   return ok();
 }
@@ -408,7 +406,7 @@ Result<Plan> make_plan(const PlanRequest& request) {
   if (minimum > request.host_bytes) {
     return make_error(
         Errc::kNoMemory,
-        fmt::format("plan: host memory is short by {}: {} granted, the smallest budget that works "
+        fmt::format("host memory is short by {}: {} granted, the smallest budget that works "
                     "is {} ({} bytes); grant more or make the model, batch or sequence smaller",
                     format_bytes(minimum - request.host_bytes), format_bytes(request.host_bytes),
                     format_bytes(minimum), minimum));

@@ -19,7 +19,7 @@ Result<Attention> Attention::prepare(Matmul& matmul, MatmulType operand,
   attention.lanes_.resize(size(std::min<std::int64_t>(matmul.lanes(), groups)));
   attention.scale_ = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
   for (std::int64_t first = 0; first < shape.seq; first += kQueryBlock) {
-    PENSTOCK_TRY(block, prepare_block(matmul, operand, shape, first), "attention");
+    PENSTOCK_TAKE(block, prepare_block(matmul, operand, shape, first));
     attention.blocks_.push_back(block);
   }
   return attention;
@@ -41,12 +41,12 @@ Result<Attention::Block> Attention::prepare_block(Matmul& matmul, MatmulType ope
   const MatmulShape dquery{operand, rows,  d,     keys,  keys, row_qkv,
                            row_qkv, false, false, false, true};
   const MatmulShape dkey{operand, keys, d, rows, keys, row_qkv, row_qkv, true, false, true, true};
-  PENSTOCK_TRY(scores_id, matmul.prepare(scores), "scores");
-  PENSTOCK_TRY(out_id, matmul.prepare(out), "output");
-  PENSTOCK_TRY(dprob_id, matmul.prepare(dprob), "gradient of probabilities");
-  PENSTOCK_TRY(dvalue_id, matmul.prepare(dvalue), "gradient of values");
-  PENSTOCK_TRY(dquery_id, matmul.prepare(dquery), "gradient of queries");
-  PENSTOCK_TRY(dkey_id, matmul.prepare(dkey), "gradient of keys");
+  PENSTOCK_TAKE(scores_id, matmul.prepare(scores));
+  PENSTOCK_TAKE(out_id, matmul.prepare(out));
+  PENSTOCK_TAKE(dprob_id, matmul.prepare(dprob));
+  PENSTOCK_TAKE(dvalue_id, matmul.prepare(dvalue));
+  PENSTOCK_TAKE(dquery_id, matmul.prepare(dquery));
+  PENSTOCK_TAKE(dkey_id, matmul.prepare(dkey));
   block.scores = scores_id;
   block.out = out_id;
   block.dprob = dprob_id;

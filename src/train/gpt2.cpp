@@ -178,11 +178,11 @@ Result<std::unique_ptr<Layer>> make_gpt2_layer(Matmul& matmul, MatmulType operan
   const std::int64_t rows = shape.rows();
   const auto layout = WeightLayout::kInOut;
   const auto linear = [&](const LinearShape& s) { return Linear::prepare(matmul, operand, s); };
-  PENSTOCK_TRY(attention, Attention::prepare(matmul, operand, heads), "gpt2 layer");
-  PENSTOCK_TRY(qkv, linear({rows, c.hidden, heads.row_qkv(), layout}), "queries, keys, values");
-  PENSTOCK_TRY(proj, linear({rows, c.hidden, c.hidden, layout, 0, true}), "output");
-  PENSTOCK_TRY(fc, linear({rows, c.hidden, c.intermediate, layout}), "fc");
-  PENSTOCK_TRY(down, linear({rows, c.intermediate, c.hidden, layout, 0, true}), "down");
+  PENSTOCK_TAKE(attention, Attention::prepare(matmul, operand, heads));
+  PENSTOCK_TAKE(qkv, linear({rows, c.hidden, heads.row_qkv(), layout}));
+  PENSTOCK_TAKE(proj, linear({rows, c.hidden, c.hidden, layout, 0, true}));
+  PENSTOCK_TAKE(fc, linear({rows, c.hidden, c.intermediate, layout}));
+  PENSTOCK_TAKE(down, linear({rows, c.intermediate, c.hidden, layout, 0, true}));
   return std::unique_ptr<Layer>(std::make_unique<Gpt2Layer>(shape, operand, std::move(attention),
                                                             Gpt2Products{qkv, proj, fc, down}));
 }

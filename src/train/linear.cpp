@@ -24,9 +24,9 @@ Result<Linear> Linear::prepare(Matmul& matmul, MatmulType operand, const LinearS
 
   Linear linear;
   linear.layout_ = s.layout;
-  PENSTOCK_TRY(forward_id, matmul.prepare(forward), "forward");
-  PENSTOCK_TRY(data_id, matmul.prepare(data), "data gradient");
-  PENSTOCK_TRY(weight_id, matmul.prepare(weight), "weight gradient");
+  PENSTOCK_TAKE(forward_id, matmul.prepare(forward));
+  PENSTOCK_TAKE(data_id, matmul.prepare(data));
+  PENSTOCK_TAKE(weight_id, matmul.prepare(weight));
   linear.forward_ = forward_id;
   linear.data_ = data_id;
   linear.weight_ = weight_id;

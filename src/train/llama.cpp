@@ -205,14 +205,14 @@ Result<std::unique_ptr<Layer>> make_llama_layer(Matmul& matmul, MatmulType opera
   const std::int64_t rows = shape.rows(), kv = c.kv_heads * c.head_dim;
   const auto layout = WeightLayout::kOutIn;
   const auto linear = [&](const LinearShape& s) { return Linear::prepare(matmul, operand, s); };
-  PENSTOCK_TRY(attention, Attention::prepare(matmul, operand, heads), "llama layer");
-  PENSTOCK_TRY(q, linear({rows, c.hidden, heads.row_out(), layout, heads.row_qkv()}), "queries");
-  PENSTOCK_TRY(k, linear({rows, c.hidden, kv, layout, heads.row_qkv()}), "keys");
-  PENSTOCK_TRY(k_added, linear({rows, c.hidden, kv, layout, heads.row_qkv(), false, true}), "keys");
-  PENSTOCK_TRY(out, linear({rows, heads.row_out(), c.hidden, layout, 0, true}), "output");
-  PENSTOCK_TRY(gate, linear({rows, c.hidden, c.intermediate, layout}), "gate");
-  PENSTOCK_TRY(gate_added, linear({rows, c.hidden, c.intermediate, layout, 0, false, true}), "up");
-  PENSTOCK_TRY(down, linear({rows, c.intermediate, c.hidden, layout, 0, true}), "down");
+  PENSTOCK_TAKE(attention, Attention::prepare(matmul, operand, heads));
+  PENSTOCK_TAKE(q, linear({rows, c.hidden, heads.row_out(), layout, heads.row_qkv()}));
+  PENSTOCK_TAKE(k, linear({rows, c.hidden, kv, layout, heads.row_qkv()}));
+  PENSTOCK_TAKE(k_added, linear({rows, c.hidden, kv, layout, heads.row_qkv(), false, true}));
+  PENSTOCK_TAKE(out, linear({rows, heads.row_out(), c.hidden, layout, 0, true}));
+  PENSTOCK_TAKE(gate, linear({rows, c.hidden, c.intermediate, layout}));
+  PENSTOCK_TAKE(gate_added, linear({rows, c.hidden, c.intermediate, layout, 0, false, true}));
+  PENSTOCK_TAKE(down, linear({rows, c.intermediate, c.hidden, layout, 0, true}));
   const LlamaProducts products{q, k, out, gate, down, k_added, gate_added};
   return std::unique_ptr<Layer>(
       std::make_unique<LlamaLayer>(shape, operand, std::move(attention), products));

@@ -41,10 +41,10 @@ Result<LossHead> LossHead::prepare(Matmul& matmul, MatmulType operand, const Mod
     const MatmulShape dnormed{operand, rows, hidden, n, n, hidden, hidden, false, false, true};
     const MatmulShape dweight{operand, n, hidden, rows, n, hidden, hidden, true, false, true};
     const MatmulShape row{operand, 1, n, hidden, hidden, hidden, n, false, true, false};
-    PENSTOCK_TRY(logits_id, matmul.prepare(logits), "logits");
-    PENSTOCK_TRY(dnormed_id, matmul.prepare(dnormed), "gradient of the normed rows");
-    PENSTOCK_TRY(dweight_id, matmul.prepare(dweight), "gradient of the logits' matrix");
-    PENSTOCK_TRY(row_id, matmul.prepare(row), "logits of one row");
+    PENSTOCK_TAKE(logits_id, matmul.prepare(logits));
+    PENSTOCK_TAKE(dnormed_id, matmul.prepare(dnormed));
+    PENSTOCK_TAKE(dweight_id, matmul.prepare(dweight));
+    PENSTOCK_TAKE(row_id, matmul.prepare(row));
     chunk.logits = logits_id;
     chunk.dnormed = dnormed_id;
     chunk.dweight = dweight_id;

@@ -69,13 +69,13 @@ Status Run::open_data() {
     return make_error(Errc::kArgument, fmt::format("--micro {} does not divide --batch {}",
                                                    options_.micro, options_.batch));
   }
-  PENSTOCK_TRY(data, TrainingData::open(options_.data, options_.seed), "data");
+  PENSTOCK_TAKE(data, TrainingData::open(options_.data, options_.seed));
   data_ = std::make_unique<TrainingData>(std::move(data));
   return data_->check_sequence(options_.seq);
 }
 
 Status Run::open_model() {
-  PENSTOCK_TRY(choice, choose_model(options_.model, options_.family, data_->vocab()), "model");
+  PENSTOCK_TAKE(choice, choose_model(options_.model, options_.family, data_->vocab()));
   for (const std::string& note : choice.notes) observer_.on_note(note);
   config_ = choice.config;
   if (static_cast<std::int64_t>(options_.seq) > config_.max_positions) {
@@ -84,7 +84,7 @@ Status Run::open_model() {
                                   "shorter sequence",
                                   options_.seq, config_.max_positions, config_.name));
   }
-  PENSTOCK_TRY(parts, make_run_parts(options_.resources), "machine");
+  PENSTOCK_TAKE(parts, make_run_parts(options_.resources));
   parts_ = std::move(parts);
   TransformerOptions options;
   options.config = config_;
@@ -94,7 +94,7 @@ Status Run::open_model() {
   options.compute = options_.resources.fp32 ? ComputeMode::kF32 : ComputeMode::kBf16;
   options.matmul.threads = static_cast<int>(parts_.threads);
   options.isa = parts_.isa;
-  PENSTOCK_TRY(model, Transformer::create(options, *parts_.executor), "model");
+  PENSTOCK_TAKE(model, Transformer::create(options, *parts_.executor));
   model_ = std::move(model);
   return ok();
 }
@@ -116,19 +116,17 @@ Status Run::open_engine() {
   options.measure_drive_seconds = 0.25;
   options.description_json =
       describe_run(options_, config_, data_->reader(), std::string(model_->matmul().isa()));
-  PENSTOCK_TRY(
-      memory,
-      split_memory(options_.resources, *model_, options, "; a smaller --micro or --seq needs less"),
-      "memory");
+  PENSTOCK_TAKE(memory, split_memory(options_.resources, *model_, options,
+                                     "; a smaller --micro or --seq needs less"));
   memory_ = memory;
   options.host_bytes = memory_.ram_bytes;
   options.workspace_bytes = memory_.workspace_bytes;
   const Logger logger(
       LogLevel::kWarning,
       [this](LogLevel, const char*, int, std::string_view message) { observer_.on_note(message); });
-  PENSTOCK_TRY(engine, make_engine(parts_.engine_parts(logger), options, model_->spec()), "store");
+  PENSTOCK_TAKE(engine, make_engine(parts_.engine_parts(logger), options, model_->spec()));
   engine_ = std::move(engine);
-  PENSTOCK_TRY(trainer, Trainer::create(*engine_, *model_, memory_.kept_layers), "trainer");
+  PENSTOCK_TAKE(trainer, Trainer::create(*engine_, *model_, memory_.kept_layers));
   trainer_ = std::move(trainer);
   first_step_ = engine_->step();
   return ok();
@@ -143,7 +141,7 @@ Status Run::announce() {
   start.plan = describe(engine_->plan());
   start.queue = engine_->queue_backend();
   start.isa = fmt::format("{}, matrices {}", isa_name(parts_.isa), model_->matmul().isa());
-  PENSTOCK_TRY(parameters, parameter_count(config_), "model");
+  PENSTOCK_TAKE(parameters, parameter_count(config_));
   start.parameters = parameters;
   start.state_bytes = parameters * (kHiBytes + kStateBytes);
   start.ram_bytes = memory_.ram_bytes;
@@ -155,7 +153,7 @@ Status Run::announce() {
   start.threads = parts_.threads;
   start.scratch = options_.scratch;
   if (data_->reader().kind() == "bytes") {
-    PENSTOCK_TRY(counts, count_bytes(options_.data.path), "data");
+    PENSTOCK_TAKE(counts, count_bytes(options_.data.path));
     start.bigram_nats = counts.bigram_nats();
   }
   start.read_bytes_per_second = engine_->drive_rates().read_bytes_per_second;
@@ -198,7 +196,7 @@ Status Run::evaluate(std::uint64_t step) {
     const auto tokens = std::span(tokens_).first(used);
     const auto targets = std::span(targets_).first(used);
     PENSTOCK_CHECK_OK(data_->fill_eval(first, count, seq, tokens, targets));
-    PENSTOCK_TRY(loss, trainer_->evaluate({tokens, targets}), "evaluation");
+    PENSTOCK_TAKE(loss, trainer_->evaluate({tokens, targets}));
     sum += loss * static_cast<double>(used);
     first += count;
   }
@@ -273,7 +271,7 @@ Status Run::one_step(std::uint64_t step) {
   const Blob blob{1, step + 1, (step + 1) * tokens_.size()};
   std::byte bytes[sizeof blob];
   std::memcpy(bytes, &blob, sizeof blob);
-  PENSTOCK_TRY(done, trainer_->step({tokens_, targets_}, input, bytes), "training");
+  PENSTOCK_TAKE(done, trainer_->step({tokens_, targets_}, input, bytes));
   report(step, done, started);
   return ok();
 }

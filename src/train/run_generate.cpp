@@ -28,7 +28,7 @@ Result<std::vector<std::uint32_t>> read_prompt(const std::string& prompt, const 
     if (word.find_first_not_of("0123456789") != std::string::npos || word.size() > 9 ||
         std::stoll(word) >= stored.config.vocab) {
       return make_error(Errc::kArgument,
-                        fmt::format("--prompt: \"{}\" is not a token below {}; the model was "
+                        fmt::format("\"{}\" in --prompt is not a token below {}; the model was "
                                     "trained on tokens, so the prompt is token numbers with spaces",
                                     word, stored.config.vocab));
     }
@@ -61,21 +61,21 @@ std::uint32_t choose(std::vector<float>& logits, double temperature, Isa isa, do
 Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
                     const std::atomic<bool>& stop) {
   PENSTOCK_CHECK_OK(check_store_place(options.resources.store, /*must_exist=*/true));
-  PENSTOCK_TRY(parts, make_run_parts(options.resources), "machine");
+  PENSTOCK_TAKE(parts, make_run_parts(options.resources));
   StoredRun stored;
   {
-    PENSTOCK_TRY(store, open_store(*parts.storage, options.resources.store, {}, false), "store");
-    PENSTOCK_TRY(run, read_stored_run(store->geometry().description), "store");
+    PENSTOCK_TAKE(store, open_store(*parts.storage, options.resources.store, {}, false));
+    PENSTOCK_TAKE(run, read_stored_run(store->geometry().description));
     stored = run;
   }
-  PENSTOCK_TRY(tokens, read_prompt(options.prompt, stored), "prompt");
+  PENSTOCK_TAKE(tokens, read_prompt(options.prompt, stored));
   TransformerOptions model_options;
   model_options.config = stored.config;
   model_options.batch = {1, 1, stored.seq};
   model_options.compute = options.resources.fp32 ? ComputeMode::kF32 : ComputeMode::kBf16;
   model_options.matmul.threads = static_cast<int>(parts.threads);
   model_options.isa = parts.isa;
-  PENSTOCK_TRY(model, Transformer::create(model_options, *parts.executor), "model");
+  PENSTOCK_TAKE(model, Transformer::create(model_options, *parts.executor));
 
   EngineOptions engine_options;
   engine_options.directory = options.resources.store;
@@ -83,16 +83,15 @@ Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
   engine_options.isa = parts.isa;
   engine_options.queue.backend = options.resources.queue;
   engine_options.block_elements = stored_block_elements(*parts.storage, options.resources.store, 0);
-  PENSTOCK_TRY(memory, split_memory(options.resources, *model, engine_options, ""), "memory");
+  PENSTOCK_TAKE(memory, split_memory(options.resources, *model, engine_options, ""));
   engine_options.host_bytes = memory.ram_bytes;
   engine_options.workspace_bytes = memory.workspace_bytes;
   const Logger logger(LogLevel::kWarning,
                       [&observer](LogLevel, const char*, int, std::string_view message) {
                         observer.on_note(message);
                       });
-  PENSTOCK_TRY(engine, make_engine(parts.engine_parts(logger), engine_options, model->spec()),
-               "store");
-  PENSTOCK_TRY(trainer, Trainer::create(*engine, *model, memory.kept_layers), "trainer");
+  PENSTOCK_TAKE(engine, make_engine(parts.engine_parts(logger), engine_options, model->spec()));
+  PENSTOCK_TAKE(trainer, Trainer::create(*engine, *model, memory.kept_layers));
 
   std::vector<float> logits(static_cast<std::size_t>(stored.config.vocab));
   const auto window = static_cast<std::size_t>(stored.seq);

@@ -54,7 +54,7 @@ EngineParts RunParts::engine_parts(Logger logger) const {
 
 Result<RunParts> make_run_parts(const RunResources& resources) {
   RunParts parts;
-  PENSTOCK_TRY(isa, choose_isa(), "kernels");
+  PENSTOCK_TAKE(isa, choose_isa());
   parts.isa = isa;
   parts.threads = resources.threads;
   if (parts.threads == 0) {
@@ -93,7 +93,7 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
   MemorySplit split;
   split.workspace_bytes = model.workspace_bytes(0);
   options.workspace_bytes = split.workspace_bytes;
-  PENSTOCK_TRY(minimum, minimum_host_bytes(options, model.spec()), "memory");
+  PENSTOCK_TAKE(minimum, minimum_host_bytes(options, model.spec()));
   if (resources.ram == RamBudget::kMinimum) {
     split.ram_bytes = minimum;
     return split;
@@ -106,7 +106,7 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
   if (split.ram_bytes < minimum) {
     return make_error(
         Errc::kNoMemory,
-        fmt::format("--ram: host memory is short by {}: {} granted, of which the batch needs {}; "
+        fmt::format("host memory is short by {}: --ram grants {}, of which the batch needs {}; "
                     "the smallest that works is --ram {} (or --ram min){}",
                     format_bytes(minimum - split.ram_bytes), format_bytes(split.ram_bytes),
                     format_bytes(split.workspace_bytes), minimum, remedy));
@@ -114,7 +114,7 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
   // States first: keeping activations saves a third of the arithmetic, but only what the plan has
   // no use for is spent on them.
   options.host_bytes = split.ram_bytes;
-  PENSTOCK_TRY(plan, preview_plan(options, model.spec()), "memory");
+  PENSTOCK_TAKE(plan, preview_plan(options, model.spec()));
   const std::uint64_t spare = split.ram_bytes - plan.host_bytes;
   split.kept_layers = model.kept_layers_within(spare);
   split.workspace_bytes = model.workspace_bytes(split.kept_layers);
@@ -127,8 +127,10 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
 
 Status check_store_place(const std::string& directory, bool must_exist) {
   const auto refuse = [&](int error, const std::string& where, const char* remedy) {
+    const std::string place =
+        where == directory ? std::string() : fmt::format(" cannot be made in {}", where);
     return make_error(Errc::kArgument,
-                      fmt::format("--store {}: {}: {}; {}", directory, where,
+                      fmt::format("--store {}{}: {}; {}", directory, place,
                                   std::generic_category().message(error), remedy),
                       error);
   };
@@ -161,7 +163,7 @@ std::uint32_t stored_block_elements(Storage& storage, const std::string& directo
                                     std::uint32_t otherwise) {
   const auto store = open_store(storage, directory, {}, /*writable=*/false);
   if (!store) return otherwise;
-  const auto elements = block_elements_of(store.value()->geometry().description);
+  const auto elements = block_elements_of(store.value()->geometry().description, directory);
   return elements ? elements.value() : otherwise;
 }
 

@@ -295,7 +295,7 @@ std::uint32_t bytes_of(DataType type) {
 Result<Layout> decide_layout(const File& file, const DataOptions& options) {
   Layout layout;
   DataType type = options.type;
-  PENSTOCK_TRY(header, read_header(file), "header");
+  PENSTOCK_TAKE(header, read_header(file));
   if (type == DataType::kAuto && options.vocab == 0 && header.token_bytes != 0) {
     return make_error(
         Errc::kArgument,

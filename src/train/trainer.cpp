@@ -32,7 +32,7 @@ MicroRange Trainer::all_of(const TokenBatch& batch) const {
 
 Status Trainer::forward(const TokenBatch& batch, MicroRange range, const Transformer::Goal& goal) {
   for (const Visit& visit : model_.forward_visits()) {
-    PENSTOCK_TRY(lease, engine_.acquire(visit.group), "forward");
+    PENSTOCK_TAKE(lease, engine_.acquire(visit.group));
     PENSTOCK_CHECK_OK(model_.forward(visit, lease.data(), batch, range, goal));
   }
   return ok();
@@ -48,7 +48,7 @@ Status Trainer::deliver(const Visit& visit) {
 Status Trainer::backward(const TokenBatch& batch, MicroRange range, float factor, bool last) {
   const bool turns = model_.options().order == StepOrder::kVertical;
   for (const Visit& visit : model_.backward_visits()) {
-    PENSTOCK_TRY(lease, engine_.acquire(visit.group), "backward");
+    PENSTOCK_TAKE(lease, engine_.acquire(visit.group));
     if (turns || range.first == 0) model_.clear_sums(visit);
     PENSTOCK_CHECK_OK(model_.backward(visit, lease.data(), batch, range, factor));
     if (last) PENSTOCK_CHECK_OK(deliver(visit));
@@ -92,8 +92,8 @@ Result<TrainReport> Trainer::step(const TokenBatch& batch, const StepInput& inpu
   lap();
   PENSTOCK_CHECK_OK(engine_.step_begin());
   const bool is_vertical = model_.options().order == StepOrder::kVertical;
-  PENSTOCK_TRY(loss, is_vertical ? vertical(batch) : horizontal(batch), "training step");
-  PENSTOCK_TRY(report, engine_.step_end(input, blob), "end of the training step");
+  PENSTOCK_TAKE(loss, is_vertical ? vertical(batch) : horizontal(batch));
+  PENSTOCK_TAKE(report, engine_.step_end(input, blob));
   return TrainReport{loss, forward_time_, lap(), std::move(report)};
 }
 

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerOption
     return make_error(Errc::kUnsupported, fmt::format("kernels for {} do not run on this processor",
                                                       isa_name(options.isa)));
   }
-  PENSTOCK_TRY(matmul, Matmul::create(options.matmul, executor), "matrix products");
+  PENSTOCK_TAKE(matmul, Matmul::create(options.matmul, executor));
   const bool bf16 = options.compute == ComputeMode::kBf16 && matmul->multiplies_bf16();
   const MatmulType operand = bf16 ? MatmulType::kBf16 : MatmulType::kF32;
   std::unique_ptr<Transformer> model(
@@ -56,15 +56,11 @@ Result<std::unique_ptr<Transformer>> Transformer::create(const TransformerOption
 Status Transformer::prepare() {
   const LayerShape shape{options_.config, options_.batch};
   const bool llama = options_.config.family == ModelFamily::kLlama;
-  PENSTOCK_TRY(layer,
-               llama ? make_llama_layer(*matmul_, operand_, shape)
-                     : make_gpt2_layer(*matmul_, operand_, shape),
-               "prepare layer");
+  PENSTOCK_TAKE(layer, llama ? make_llama_layer(*matmul_, operand_, shape)
+                             : make_gpt2_layer(*matmul_, operand_, shape));
   layer_ = std::move(layer);
-  PENSTOCK_TRY(loss,
-               LossHead::prepare(*matmul_, operand_, options_.config, options_.batch,
-                                 options_.logit_chunk_bytes),
-               "prepare logits");
+  PENSTOCK_TAKE(loss, LossHead::prepare(*matmul_, operand_, options_.config, options_.batch,
+                                        options_.logit_chunk_bytes));
   loss_ = std::move(loss);
   make_visits();
   Carver measure(nullptr);

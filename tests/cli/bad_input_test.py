@@ -104,6 +104,8 @@ class Case(unittest.TestCase):
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
         self.assertTrue(result.stderr.startswith("penstock: "), result.stderr)
         self.assertNotIn("terminate", result.stderr)
+        self.assertNotRegex(result.stderr, r"\A(penstock: )([\w -]+: )", "a sentence has no prefix "
+                            "that names a part of the program")
         for part in parts:
             self.assertRegex(result.stderr, part)
 
@@ -236,7 +238,7 @@ class FlagTest(Case):
         self.refused(2, ["--batch 4", "--micro 3"], self.arguments("--batch", "4", "--micro", "3"))
         self.refused(2, ["--steps", "0"], self.arguments("--steps", "0"))
         self.refused(2, ["--lr", "nan"], self.arguments("--lr", "nan"))
-        self.refused(2, ["--ram", "5X"], self.arguments("--ram", "5X"))
+        self.refused(2, ["--ram \"5X\" is not a size"], self.arguments("--ram", "5X"))
         self.refused(2, ["--scratch", "--resume"], self.arguments("--scratch", "--resume"))
         self.refused(2, ["--queue", "threads"], self.arguments("--queue", "thread"))
 
