@@ -77,10 +77,8 @@ BANNED = [  # (word for "lint: allow", pattern, what to do; True if programs mus
 ]
 # Where a private constructor keeps make_unique out, the owner takes the object at once.
 OWNED_NEW = re.compile(r"\b(unique_ptr<[^;{}]*?>|\w+Ptr)(\s+\w+)?\(\s*new\b")
-# xsimd functions whose result differs between instruction sets (docs/architecture.md, numerics).
-XSIMD_INEXACT = re.compile(
-    r"\bxsimd::(fma|fms|fnma|fnms|exp\w*|log\w*|tanh|sinh|cosh|erfc?|[lt]gamma|pow|sin|cos|tan|"
-    r"rsqrt|reciprocal|reduce\w*|hadd|haddp|swizzle|dispatch)\b")
+# Approximations, whose bits differ between processors (docs/architecture.md, numerics).
+INEXACT = re.compile(r"\b_mm\d*_\w*?(rcp|rsqrt|exp2a)\w*")
 LABELS = set(MODULES) | {"unit", "uring", "sim", "crash", "gpu", "slow", "lint", "notsan", "noasan"}
 # Paths of one developer's machine have no meaning elsewhere.
 MACHINE_PATH = re.compile(r"(?<![\w.~}*])/(?:home|root|Users|w[o]rk)/\w")
@@ -260,19 +258,19 @@ def rule_words(tree, report):
 
 
 def rule_kernels(tree, report):
-    """Formulas stand alone; numeric code calls nothing whose bits depend on the instruction set."""
+    """Formulas stand alone; numeric code calls nothing whose bits depend on the processor."""
     for path in tree.with_suffix(CPP, ("kernels/",)):
         source = tree.source(path)
         if path.startswith("kernels/math/"):
             for line, target, _ in source.includes:
-                if re.match(r"(xsimd/|cuda|\w*intrin\.h|arm_neon\.h)", target):
+                if re.match(r"(\w*simd|hwy/|cuda|\w*intrin\.h|arm_neon\.h)", target):
                     report.error(path, line, "kernels/math is a template on the value type; it "
                                              f"does not include {target}")
         for number, line in enumerate(source.code_lines, 1):
-            found = XSIMD_INEXACT.search(line)
-            if found and not source.allows(number, "xsimd"):
+            found = INEXACT.search(line)
+            if found:
                 report.error(path, number, f"{found.group(0)} gives other bits on other "
-                                           "instruction sets; use our own primitives")
+                                           "processors; divide, or take the root")
 
 
 def rule_labels(tree, report):
