@@ -18,7 +18,9 @@ function(penstock_test name)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_TESTS
+  # NO_PRETTY_VALUES: names are GoogleTest's own, which suites give; values of other types would
+  # stand in them as raw bytes, pointers included.
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_TESTS NO_PRETTY_VALUES
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT})
   # gtest_discover_tests flattens lists among its properties, and a second label would be lost: so
   # labels are set when CTest reads the discovered tests.

@@ -74,6 +74,7 @@ void reference_step(const penstock_optimizer_args& a, const Gradient& gradient, 
 }
 
 struct Case {
+  const char* name;
   penstock_dtype gradient, out;
   std::uint32_t threads;  // 0: the calling thread
 };
@@ -110,12 +111,14 @@ TEST_P(OptimizerStepTest, EqualsTheFormulaBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OptimizerStepTest,
-                         ::testing::Values(Case{PENSTOCK_F32, PENSTOCK_DTYPE_NONE, 0},
-                                           Case{PENSTOCK_F32, PENSTOCK_BF16, 2},
-                                           Case{PENSTOCK_BF16, PENSTOCK_BF16, 0},
-                                           Case{PENSTOCK_BF16, PENSTOCK_F16, 2},
-                                           Case{PENSTOCK_F16, PENSTOCK_F16, 1},
-                                           Case{PENSTOCK_F16, PENSTOCK_DTYPE_NONE, 2}));
+                         ::testing::Values(Case{"f32", PENSTOCK_F32, PENSTOCK_DTYPE_NONE, 0},
+                                           Case{"f32_to_bf16_pool", PENSTOCK_F32, PENSTOCK_BF16, 2},
+                                           Case{"bf16_to_bf16", PENSTOCK_BF16, PENSTOCK_BF16, 0},
+                                           Case{"bf16_to_f16_pool", PENSTOCK_BF16, PENSTOCK_F16, 2},
+                                           Case{"f16_to_f16_pool_of_1", PENSTOCK_F16, PENSTOCK_F16,
+                                                1},
+                                           Case{"f16_pool", PENSTOCK_F16, PENSTOCK_DTYPE_NONE, 2}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace penstock::capi_testing

@@ -41,7 +41,8 @@ class InProcessTest : public ::testing::TestWithParam<int> {
   const Ranks group_ = make_in_process_group(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Sizes, InProcessTest, ::testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(Sizes, InProcessTest, ::testing::Values(1, 2, 4),
+                         ::testing::PrintToStringParamName());
 
 TEST_P(InProcessTest, RanksKnowTheirPlaces) {
   ASSERT_EQ(group_.size(), static_cast<std::size_t>(GetParam()));

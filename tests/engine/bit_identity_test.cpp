@@ -118,7 +118,10 @@ std::vector<Setup> setups() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Setups, BitIdentityTest, ::testing::ValuesIn(setups()));
+INSTANTIATE_TEST_SUITE_P(Setups, BitIdentityTest, ::testing::ValuesIn(setups()),
+                         [](const auto& info) {
+                           return std::to_string(info.index) + "_" + test_name(info.param);
+                         });
 
 }  // namespace
 }  // namespace penstock::testing

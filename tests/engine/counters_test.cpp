@@ -27,7 +27,13 @@ void expect_near(double measured, double planned, const char* what) {
       << planned / kMeasured;
 }
 
-class CountersTest : public ::testing::TestWithParam<std::tuple<int, std::uint32_t, Level>> {};
+using CountersCase = std::tuple<int, std::uint32_t, Level>;  // budget in percent, K, level
+class CountersTest : public ::testing::TestWithParam<CountersCase> {};
+
+std::string counters_name(const ::testing::TestParamInfo<CountersCase>& info) {
+  const auto& [percent, interval, level] = info.param;
+  return "budget" + std::to_string(percent) + "_K" + std::to_string(interval);
+}
 
 TEST_P(CountersTest, EqualThePlanFromTheSecondStepOn) {
   using enum TrafficKind;
@@ -98,10 +104,12 @@ TEST_P(CountersTest, EqualThePlanFromTheSecondStepOn) {
 
 INSTANTIATE_TEST_SUITE_P(Level2, CountersTest,
                          ::testing::Combine(::testing::Values(0, 25, 60), ::testing::Values(1U, 3U),
-                                            ::testing::Values(Level::kWeights)));
+                                            ::testing::Values(Level::kWeights)),
+                         counters_name);
 INSTANTIATE_TEST_SUITE_P(Level1, CountersTest,
                          ::testing::Combine(::testing::Values(0, 60), ::testing::Values(3U),
-                                            ::testing::Values(Level::kStates)));
+                                            ::testing::Values(Level::kStates)),
+                         counters_name);
 
 /// Groups of one size: at the minimum none of them has a frame to itself.
 ModelSpec layers_alone() {

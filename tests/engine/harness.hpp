@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -45,6 +46,9 @@ struct Setup {
   ProtocolFaults protocol_faults;
 };
 
+/// GoogleTest has a Setup of its own, which hides ours inside tests.
+using RunSetup = Setup;
+
 inline std::string describe(const Setup& s) {
   return "level " + std::to_string(static_cast<int>(s.level)) + " budget +" +
          std::to_string(s.budget_percent) + "% queue " + std::to_string(static_cast<int>(s.queue)) +
@@ -52,6 +56,16 @@ inline std::string describe(const Setup& s) {
          " block " + std::to_string(s.block_elements) + " K " + std::to_string(s.commit_every) +
          (s.scratch ? " scratch" : "") + (s.lent ? " lent" : "") + " weights " +
          std::to_string(static_cast<int>(s.weights));
+}
+
+/// The same as a part of a test's name: letters, digits and underscores.
+inline std::string test_name(const Setup& setup) {
+  std::string name;
+  for (const char c : describe(setup)) {
+    const bool word = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (word || (!name.empty() && name.back() != '_')) name += word ? c : '_';
+  }
+  return name;
 }
 
 inline void PrintTo(const Setup& setup, std::ostream* out) {

@@ -183,7 +183,8 @@ TEST_P(EnginePowerLossTest, LeavesACommittedStepOfTheUninterruptedRun) {
   RecordProperty("resumed", static_cast<int>(verdict.resumed));
 }
 
-INSTANTIATE_TEST_SUITE_P(CommitInterval, EnginePowerLossTest, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(CommitInterval, EnginePowerLossTest, ::testing::Values(1, 2),
+                         ::testing::PrintToStringParamName());
 
 constexpr std::uint64_t kImagesToFindAFault = 4000;
 

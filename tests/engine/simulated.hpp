@@ -9,9 +9,6 @@
 
 namespace penstock::testing {
 
-/// GoogleTest has a Setup of its own, which hides ours inside tests.
-using RunSetup = Setup;
-
 inline constexpr const char* kSimStore = "/sim/store";
 
 /// Four groups of one block each: a tied tensor, two layers, and a head that gets no gradient in a

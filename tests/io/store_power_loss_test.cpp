@@ -269,7 +269,8 @@ TEST_P(StorePowerLossTest, LeavesTheNewestAcknowledgedStepOrALaterOneExactly) {
   RecordProperty("images", static_cast<int>(verdict.images));
 }
 
-INSTANTIATE_TEST_SUITE_P(CommitInterval, StorePowerLossTest, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(CommitInterval, StorePowerLossTest, ::testing::Values(1, 2),
+                         ::testing::PrintToStringParamName());
 
 constexpr std::uint64_t kImagesToFindAFault = 4000;
 

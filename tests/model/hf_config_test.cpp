@@ -188,7 +188,9 @@ constexpr Refusal kRefusals[] = {
     {"gpt2", "n_inner", "-1", "whole number"},
     {"gpt2", "layer_norm_epsilon", "2", "at most 1"},
 };
-INSTANTIATE_TEST_SUITE_P(Table, RefusedField, testing::ValuesIn(kRefusals));
+INSTANTIATE_TEST_SUITE_P(Table, RefusedField, testing::ValuesIn(kRefusals), [](const auto& info) {
+  return std::string(info.param.family) + "_" + info.param.field + "_" + std::to_string(info.index);
+});
 
 TEST(HfConfigTest, NamesMissingFields) {
   for (const char* field : {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads",
