@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/compiler.hpp"
 #include "base/counters.hpp"
 #include "kernels/cpu/isa.hpp"
 
@@ -9,13 +10,6 @@ namespace penstock::capi {
 namespace {
 
 using nlohmann::json;
-
-constexpr const char* kCompiler =
-#ifdef __clang__
-    "clang " __clang_version__;
-#else
-    "gcc " __VERSION__;
-#endif
 
 /// The cells that are not zero.
 json traffic_of(const TrafficTable& table) {

@@ -55,18 +55,9 @@ Status Session::acquire(penstock_group number, penstock_lease* lease) {
   PENSTOCK_CHECK_OK(check_struct(lease));
   PENSTOCK_CHECK_OK(engine_->error());
   PENSTOCK_TAKE(group, group_of(number));
-  const Plan& plan = engine_->plan();
   for (const HeldLease& held : leases_) {
     if (held.token == lease->token) {
       return wrong_state("the struct holds a lease; release it or use another struct");
-    }
-    const GroupId other = held.lease.group();
-    const std::uint32_t frame = plan.groups[group].hi_frame;
-    if (other != group && frame != kNone && plan.groups[other].hi_frame == frame) {
-      return wrong_state(
-          fmt::format("group \"{}\" needs the frame of group \"{}\", which is leased; "
-                      "release that first, or grant a larger host budget",
-                      model_.groups[group], model_.groups[other]));
     }
   }
   leases_.reserve(leases_.size() + 1);
@@ -74,7 +65,7 @@ Status Session::acquire(penstock_group number, penstock_lease* lease) {
   penstock_lease out = Versions<penstock_lease>::defaults();
   out.group = number;
   out.data = taken.data();
-  out.bytes = plan.groups[group].elements * kHiBytes;
+  out.bytes = engine_->plan().groups[group].elements * kHiBytes;
   out.version = taken.version();
   out.token = number_ << kTokenBits | next_token_++;
   leases_.push_back({out.token, std::move(taken)});

@@ -1,18 +1,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/compiler.hpp"
 #include "cli/command.hpp"
 #include "kernels/cpu/isa.hpp"
 
 namespace penstock {
 namespace {
-
-constexpr const char* kCompiler =
-#ifdef __clang__
-    "clang " __clang_version__;
-#else
-    "gcc " __VERSION__;
-#endif
 
 class VersionCommand final : public Command {
  public:

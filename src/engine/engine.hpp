@@ -8,8 +8,7 @@
 ///            gradient() has read them when it returns.
 /// Threads:   one trainer thread drives a session; status getters may be called from any thread.
 /// Errors:    the first background failure is sticky: every later call returns it, commits stop,
-/// the
-///            last commit stays valid. Every wait is bounded by the deadline.
+///            the last commit stays valid. Every wait is bounded by the deadline.
 /// Exactness: for given gradients the state is that of a serial fp32 AdamW, bit for bit, for any
 ///            budget, placement, queue, executor and ISA.
 
@@ -182,6 +181,7 @@ class Engine {
   // --- one step
   virtual Status step_begin() = 0;
   /// Waits until the group's weights are in memory at the newest version, pending updates done.
+  /// kState at once when a leased group has the memory that this one needs.
   virtual Result<GroupLease> acquire(GroupId group) = 0;
   /// Contribution k of n of the tensor's gradient: [elements], summed in fp32 in the order 0..n-1
   /// and rounded to bf16 once, when the last has come. With n = 2 either order is accepted (the sum

@@ -13,7 +13,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 #include "base/counters.hpp"
 #include "engine/engine.hpp"
@@ -107,7 +106,8 @@ class EngineImpl final : public Engine, private CompletionSink {
   void count_traffic(const Operation& operation);
   [[nodiscard]] std::uint32_t take_operation(const Command& command);
   void describe_requests(Operation& operation, std::size_t& parts);
-  void fail(Error error);  // needs the lock
+  void fail(Error error);                // needs the lock
+  bool task_over(Status status = ok());  // counts it, takes its failure over; needs the lock
   Status sticky() const;
   /// Adds the time it lives to the callers' waits; created and destroyed with the lock held.
   class WaitTimer {
@@ -225,7 +225,6 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::vector<std::uint8_t> record_gradient_;  // per tensor, of record_
   std::vector<std::uint8_t> has_gradient_;     // per tensor, this step
   std::vector<std::uint32_t> contributions_;   // per tensor, this step
-  std::vector<std::thread::id> lease_thread_;  // per group, of its newest lease
   std::vector<std::uint64_t> acquired_step_;   // per group
   std::vector<std::uint64_t> waited_updates_;  // per tensor, level 1
   std::vector<std::uint64_t> tensor_updates_;  // per tensor: t of its last gradient

@@ -56,6 +56,14 @@ std::string EngineImpl::block_name(std::size_t block) const {
                      model_.groups[plan.group], plan.first_element);
 }
 
+bool EngineImpl::task_over(Status status) {
+  ++progress_;
+  --tasks_in_flight_;
+  if (status) return true;
+  fail(std::move(status).error());
+  return false;
+}
+
 void EngineImpl::fail(Error error) {
   if (failure_) return;
   failure_ = std::make_unique<Error>(std::move(error));

@@ -186,7 +186,6 @@ void EngineImpl::allocate_tables() {
   has_gradient_.assign(tensors, 0);
   contributions_.assign(tensors, 0);
   acquired_step_.assign(plan_.groups.size(), 0);
-  lease_thread_.assign(plan_.groups.size(), {});
   waited_updates_.assign(tensors, 0);
   tensor_updates_.assign(tensors, 0);
   ranges_left_.assign(blocks, 0);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <thread>
 
 #include "engine/engine_impl.hpp"
 
@@ -50,21 +49,20 @@ Result<GroupLease> EngineImpl::acquire(GroupId group) {
   Status status = wait_until(lock, "reading a group", [&] {
     if (scheduler_->ready(group)) return true;
     holder = scheduler_->blocking_group(group);
-    if (holder != kNone && lease_thread_[holder] != std::this_thread::get_id()) holder = kNone;
     return holder != kNone;
   });
   if (status && holder != kNone) {
-    status = make_error(Errc::kState,
-                        fmt::format("the memory for group \"{}\" is held by this thread's lease on "
-                                    "group \"{}\"; release that first, or grant more host memory",
-                                    model_.groups[group], model_.groups[holder]));
+    status =
+        make_error(Errc::kState,
+                   fmt::format("group \"{}\" needs the memory that a lease on group \"{}\" holds; "
+                               "release that first, or grant more host memory",
+                               model_.groups[group], model_.groups[holder]));
   }
   if (!status) {
     scheduler_->unwant(group);
     return std::move(status).error();
   }
   scheduler_->lease(group);
-  lease_thread_[group] = std::this_thread::get_id();
   if (in_step_) acquired_step_[group] = step_ + 1;
   run_commands();
   return make_lease(

@@ -250,8 +250,7 @@ void EngineImpl::run_update(std::uint32_t id) {
     operation.roots[s] = root_of(block, operation.command.version, s);
   }
   const Lock lock(mutex_);
-  ++progress_;
-  --tasks_in_flight_;
+  task_over();
   rest_unverified_[block] = 0;
   finish(id, operation.roots);
 }
@@ -278,8 +277,7 @@ void EngineImpl::verify_task(void* self, std::uint64_t operation_id) {
   };
   engine.parts_.executor.parallel_for(extent.tiles, std::cref(body));
   const Lock lock(engine.mutex_);
-  ++engine.progress_;
-  --engine.tasks_in_flight_;
+  engine.task_over();
   if (holds.load()) {
     engine.finish(id);
   } else {
@@ -302,8 +300,7 @@ void EngineImpl::gather_task(void* self, std::uint64_t operation_id) {
                                       std::cref(body));
   operation.roots[kHiSection] = engine.root_of(block, version, kHiSection);
   const Lock lock(engine.mutex_);
-  ++engine.progress_;
-  --engine.tasks_in_flight_;
+  engine.task_over();
   engine.finish(id, operation.roots);
 }
 
@@ -378,12 +375,7 @@ void EngineImpl::heal_task(void* self, std::uint64_t operation_id) {
     }
   }
   const Lock lock(engine.mutex_);
-  ++engine.progress_;
-  --engine.tasks_in_flight_;
-  if (!status) {
-    engine.fail(std::move(status).error());
-    return;
-  }
+  if (!engine.task_over(std::move(status))) return;
   PENSTOCK_LOG(engine.parts_.logger, LogLevel::kWarning,
                "{}: what was read did not match its sum; a second read did",
                engine.block_name(block));
@@ -406,12 +398,7 @@ void EngineImpl::commit_task(void* self, std::uint64_t operation_id) {
   // The record and the entries stay as they are until the commit has finished.
   Status status = engine.store_->commit(engine.commit_record_, engine.table_->commit_entries());
   const Lock lock(engine.mutex_);
-  ++engine.progress_;
-  --engine.tasks_in_flight_;
-  if (!status) {
-    engine.fail(std::move(status).error());
-    return;
-  }
+  if (!engine.task_over(std::move(status))) return;
   engine.committed_step_ = engine.commit_record_.step;
   engine.last_commit_ns_ = engine.parts_.now_ns();
   engine.finish(static_cast<std::uint32_t>(operation_id));

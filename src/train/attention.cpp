@@ -5,11 +5,6 @@
 #include "train/lanes.hpp"
 
 namespace penstock {
-namespace {
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
-}  // namespace
 
 Result<Attention> Attention::prepare(Matmul& matmul, MatmulType operand,
                                      const AttentionShape& shape) {

@@ -1,11 +1,6 @@
 #include "train/embedding.hpp"
 
 namespace penstock {
-namespace {
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
-}  // namespace
 
 void embed(const Ops& ops, std::int64_t rows, std::int64_t seq, std::int64_t hidden,
            const std::uint16_t* wte, const std::uint16_t* wpe, const std::uint32_t* tokens,

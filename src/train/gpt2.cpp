@@ -3,60 +3,37 @@
 
 #include <utility>
 
-#include "train/layer.hpp"
-#include "train/linear.hpp"
+#include "train/layer_base.hpp"
 
 namespace penstock {
 namespace {
-
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
 
 struct Gpt2Products {
   Linear qkv, proj, fc, down;
 };
 
-class Gpt2Layer final : public Layer {
+class Gpt2Layer final : public LayerBase {
  public:
   Gpt2Layer(const LayerShape& shape, MatmulType operand, Attention attention,
             const Gpt2Products& products)
-      : shape_(shape),
-        operand_(operand),
-        attention_(std::move(attention)),
-        products_(products),
-        norm_{ModelFamily::kGpt2, shape.config.hidden, static_cast<float>(shape.config.norm_eps)},
-        rows_(shape.rows()),
-        hidden_(shape.config.hidden),
-        row_qkv_(shape.attention().row_qkv()) {}
+      : LayerBase(shape, operand, std::move(attention)), products_(products) {}
 
-  void carve(Carver& carver) override {
-    attention_.carve(carver, operand_);
-    scratch_ = carve_scratch(carver, shape_, operand_);
-  }
   void prepare_tables() override {}
 
   Status forward(const Ops& ops, const GroupWeights& weights, const float* x,
                  const Activations& kept, float* out) override;
-  Status backward(const Ops& ops, const GroupWeights& weights, const float* x,
-                  const Activations& kept, float* d, const GroupGradients& gradients) override;
 
  private:
   void activate(const Ops& ops, const Activations& kept, void* out) const;
   Status attention_forward(const Ops& ops, const GroupWeights& weights, const float* x,
                            const Activations& kept);
   Status feed_forward_backward(const Ops& ops, const GroupWeights& weights, const Activations& kept,
-                               float* d, const GroupGradients& gradients);
+                               float* d, const GroupGradients& gradients) override;
   Status attention_backward(const Ops& ops, const GroupWeights& weights, const float* x,
-                            const Activations& kept, float* d, const GroupGradients& gradients);
+                            const Activations& kept, float* d,
+                            const GroupGradients& gradients) override;
 
-  LayerShape shape_;
-  MatmulType operand_;
-  Attention attention_;
-  Gpt2Products products_;
-  Norm norm_;
-  std::int64_t rows_, hidden_, row_qkv_;
-  LayerScratch scratch_;
+  const Gpt2Products products_;
 };
 
 void Gpt2Layer::activate(const Ops& ops, const Activations& kept, void* out) const {
@@ -71,9 +48,8 @@ void Gpt2Layer::activate(const Ops& ops, const Activations& kept, void* out) con
 
 Status Gpt2Layer::attention_forward(const Ops& ops, const GroupWeights& weights, const float* x,
                                     const Activations& kept) {
-  void* const n = scratch_.narrow_operand[0];
-  norm_.forward(ops, rows_, x, {weights.vector[kGpt2Norm1], weights.vector[kGpt2Norm1Bias]},
-                scratch_.statistics, scratch_.narrow[0], n);
+  const void* const n =
+      normed(ops, x, {weights.vector[kGpt2Norm1], weights.vector[kGpt2Norm1Bias]});
   PENSTOCK_CHECK_OK(products_.qkv.forward(ops, n, weights.matrix[kGpt2Qkv], scratch_.qkv));
   add_bias(ops, rows_, row_qkv_, weights.vector[kGpt2QkvBias], scratch_.qkv);
   round_rows(ops, rows_, row_qkv_, scratch_.qkv, kept.qkv);
@@ -89,10 +65,8 @@ Status Gpt2Layer::attention_forward(const Ops& ops, const GroupWeights& weights,
 Status Gpt2Layer::forward(const Ops& ops, const GroupWeights& weights, const float* x,
                           const Activations& kept, float* out) {
   PENSTOCK_CHECK_OK(attention_forward(ops, weights, x, kept));
-  void* const n = scratch_.narrow_operand[0];
-  norm_.forward(ops, rows_, kept.middle,
-                {weights.vector[kGpt2Norm2], weights.vector[kGpt2Norm2Bias]}, scratch_.statistics,
-                scratch_.narrow[0], n);
+  const void* const n =
+      normed(ops, kept.middle, {weights.vector[kGpt2Norm2], weights.vector[kGpt2Norm2Bias]});
   PENSTOCK_CHECK_OK(products_.fc.forward(ops, n, weights.matrix[kGpt2Fc], kept.gate));
   add_bias(ops, rows_, shape_.config.intermediate, weights.vector[kGpt2FcBias], kept.gate);
   if (out == nullptr) return ok();
@@ -125,48 +99,31 @@ Status Gpt2Layer::feed_forward_backward(const Ops& ops, const GroupWeights& weig
     ops.to_operand(size(count * wide), d_fc + at, ops.at(d_fc_operand, at));
   });
   add_bias_gradient(ops, rows_, wide, d_fc, scratch_.partials, gradients[kGpt2FcBias]);
-  void* const n = scratch_.narrow_operand[0];
   const NormWeights norm{weights.vector[kGpt2Norm2], weights.vector[kGpt2Norm2Bias]};
-  norm_.forward(ops, rows_, kept.middle, norm, scratch_.statistics, scratch_.narrow[0], n);
+  const void* const n = normed(ops, kept.middle, norm);
   PENSTOCK_CHECK_OK(products_.fc.backward_weight(ops, d_fc_operand, n, gradients[kGpt2Fc]));
   float* const dn = scratch_.narrow[0];
   PENSTOCK_CHECK_OK(products_.fc.backward_data(ops, d_fc_operand, weights.matrix[kGpt2Fc], dn));
-  norm_.backward(ops, rows_, dn, kept.middle, norm, scratch_.statistics, scratch_.narrow[1],
-                 scratch_.partials, {gradients[kGpt2Norm2], gradients[kGpt2Norm2Bias]});
-  add_rows(ops, rows_, hidden_, scratch_.narrow[1], d);
+  norm_backward(ops, kept.middle, norm, d, {gradients[kGpt2Norm2], gradients[kGpt2Norm2Bias]});
   return ok();
 }
 
 Status Gpt2Layer::attention_backward(const Ops& ops, const GroupWeights& weights, const float* x,
                                      const Activations& kept, float* d,
                                      const GroupGradients& gradients) {
-  void* const d_out = scratch_.narrow_operand[1];
-  round_rows(ops, rows_, hidden_, d, d_out);
   add_bias_gradient(ops, rows_, hidden_, d, scratch_.partials, gradients[kGpt2ProjBias]);
-  PENSTOCK_CHECK_OK(products_.proj.backward_weight(ops, d_out, kept.heads, gradients[kGpt2Proj]));
-  PENSTOCK_CHECK_OK(
-      products_.proj.backward_data(ops, d_out, weights.matrix[kGpt2Proj], scratch_.heads));
-  round_rows(ops, rows_, hidden_, scratch_.heads, scratch_.heads_operand);
-  PENSTOCK_CHECK_OK(attention_.backward(ops, kept.qkv, scratch_.heads_operand, scratch_.qkv));
+  PENSTOCK_CHECK_OK(heads_backward(ops, products_.proj, weights.matrix[kGpt2Proj], kept, d,
+                                   gradients[kGpt2Proj]));
   void* const d_qkv = scratch_.qkv_operand;
   round_rows(ops, rows_, row_qkv_, scratch_.qkv, d_qkv);
   add_bias_gradient(ops, rows_, row_qkv_, scratch_.qkv, scratch_.partials, gradients[kGpt2QkvBias]);
-  void* const n = scratch_.narrow_operand[0];
   const NormWeights norm{weights.vector[kGpt2Norm1], weights.vector[kGpt2Norm1Bias]};
-  norm_.forward(ops, rows_, x, norm, scratch_.statistics, scratch_.narrow[0], n);
+  const void* const n = normed(ops, x, norm);
   PENSTOCK_CHECK_OK(products_.qkv.backward_weight(ops, d_qkv, n, gradients[kGpt2Qkv]));
   float* const dn = scratch_.narrow[0];
   PENSTOCK_CHECK_OK(products_.qkv.backward_data(ops, d_qkv, weights.matrix[kGpt2Qkv], dn));
-  norm_.backward(ops, rows_, dn, x, norm, scratch_.statistics, scratch_.narrow[1],
-                 scratch_.partials, {gradients[kGpt2Norm1], gradients[kGpt2Norm1Bias]});
-  add_rows(ops, rows_, hidden_, scratch_.narrow[1], d);
+  norm_backward(ops, x, norm, d, {gradients[kGpt2Norm1], gradients[kGpt2Norm1Bias]});
   return ok();
-}
-
-Status Gpt2Layer::backward(const Ops& ops, const GroupWeights& weights, const float* x,
-                           const Activations& kept, float* d, const GroupGradients& gradients) {
-  PENSTOCK_CHECK_OK(feed_forward_backward(ops, weights, kept, d, gradients));
-  return attention_backward(ops, weights, x, kept, d, gradients);
 }
 
 }  // namespace

@@ -3,15 +3,10 @@
 
 #include <utility>
 
-#include "train/layer.hpp"
-#include "train/linear.hpp"
+#include "train/layer_base.hpp"
 
 namespace penstock {
 namespace {
-
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
 
 struct LlamaProducts {
   Linear q, kv, out, gate_up, down;
@@ -19,28 +14,16 @@ struct LlamaProducts {
   Linear kv_added, gate_up_added;
 };
 
-class LlamaLayer final : public Layer {
+class LlamaLayer final : public LayerBase {
  public:
   LlamaLayer(const LayerShape& shape, MatmulType operand, Attention attention,
              const LlamaProducts& products)
-      : shape_(shape),
-        operand_(operand),
-        attention_(std::move(attention)),
-        products_(products),
-        norm_{ModelFamily::kLlama, shape.config.hidden, static_cast<float>(shape.config.norm_eps)},
-        rows_(shape.rows()),
-        row_qkv_(shape.attention().row_qkv()) {}
+      : LayerBase(shape, operand, std::move(attention)), products_(products) {}
 
-  void carve(Carver& carver) override {
-    attention_.carve(carver, operand_);
-    scratch_ = carve_scratch(carver, shape_, operand_);
-  }
   void prepare_tables() override { fill_rotations(shape_, scratch_); }
 
   Status forward(const Ops& ops, const GroupWeights& weights, const float* x,
                  const Activations& kept, float* out) override;
-  Status backward(const Ops& ops, const GroupWeights& weights, const float* x,
-                  const Activations& kept, float* d, const GroupGradients& gradients) override;
 
  private:
   // Columns where queries, keys and values of a row start.
@@ -56,17 +39,12 @@ class LlamaLayer final : public Layer {
   Status attention_forward(const Ops& ops, const GroupWeights& weights, const float* x,
                            const Activations& kept);
   Status feed_forward_backward(const Ops& ops, const GroupWeights& weights, const Activations& kept,
-                               float* d, const GroupGradients& gradients);
+                               float* d, const GroupGradients& gradients) override;
   Status attention_backward(const Ops& ops, const GroupWeights& weights, const float* x,
-                            const Activations& kept, float* d, const GroupGradients& gradients);
+                            const Activations& kept, float* d,
+                            const GroupGradients& gradients) override;
 
-  LayerShape shape_;
-  MatmulType operand_;
-  Attention attention_;
-  LlamaProducts products_;
-  Norm norm_;
-  std::int64_t rows_, row_qkv_;
-  LayerScratch scratch_;
+  const LlamaProducts products_;
 };
 
 /// Rotates queries and keys of each row in place, then rounds the whole row.
@@ -95,41 +73,37 @@ void LlamaLayer::activate(const Ops& ops, const Activations& kept, void* out) co
 
 Status LlamaLayer::attention_forward(const Ops& ops, const GroupWeights& weights, const float* x,
                                      const Activations& kept) {
-  void* const n = scratch_.narrow_operand[0];
+  const void* const n = normed(ops, x, {weights.vector[kLlamaInputNorm]});
   float* const qkv = scratch_.qkv;
-  norm_.forward(ops, rows_, x, {weights.vector[kLlamaInputNorm]}, scratch_.statistics,
-                scratch_.narrow[0], n);
   PENSTOCK_CHECK_OK(products_.q.forward(ops, n, weights.matrix[kLlamaQ], qkv));
   PENSTOCK_CHECK_OK(products_.kv.forward(ops, n, weights.matrix[kLlamaK], qkv + key_column()));
   PENSTOCK_CHECK_OK(products_.kv.forward(ops, n, weights.matrix[kLlamaV], qkv + value_column()));
   rotate(ops, 1.0F, qkv, kept.qkv);
   PENSTOCK_CHECK_OK(attention_.forward(ops, kept.qkv, scratch_.heads));
   round_rows(ops, rows_, shape_.attention().row_out(), scratch_.heads, kept.heads);
-  copy_rows(ops, rows_, shape_.config.hidden, x, kept.middle);
+  copy_rows(ops, rows_, hidden_, x, kept.middle);
   return products_.out.forward(ops, kept.heads, weights.matrix[kLlamaO], kept.middle);
 }
 
 Status LlamaLayer::forward(const Ops& ops, const GroupWeights& weights, const float* x,
                            const Activations& kept, float* out) {
   PENSTOCK_CHECK_OK(attention_forward(ops, weights, x, kept));
-  void* const n = scratch_.narrow_operand[0];
-  norm_.forward(ops, rows_, kept.middle, {weights.vector[kLlamaPostNorm]}, scratch_.statistics,
-                scratch_.narrow[0], n);
+  const void* const n = normed(ops, kept.middle, {weights.vector[kLlamaPostNorm]});
   PENSTOCK_CHECK_OK(products_.gate_up.forward(ops, n, weights.matrix[kLlamaGate], kept.gate));
   PENSTOCK_CHECK_OK(products_.gate_up.forward(ops, n, weights.matrix[kLlamaUp], kept.up));
   if (out == nullptr) return ok();
   activate(ops, kept, scratch_.wide_operand[0]);
-  copy_rows(ops, rows_, shape_.config.hidden, kept.middle, out);
+  copy_rows(ops, rows_, hidden_, kept.middle, out);
   return products_.down.forward(ops, scratch_.wide_operand[0], weights.matrix[kLlamaDown], out);
 }
 
 Status LlamaLayer::feed_forward_backward(const Ops& ops, const GroupWeights& weights,
                                          const Activations& kept, float* d,
                                          const GroupGradients& gradients) {
-  const std::int64_t hidden = shape_.config.hidden, wide = shape_.config.intermediate;
+  const std::int64_t wide = shape_.config.intermediate;
   void* const d_out = scratch_.narrow_operand[1];
   void* const activated = scratch_.wide_operand[0];
-  round_rows(ops, rows_, hidden, d, d_out);
+  round_rows(ops, rows_, hidden_, d, d_out);
   activate(ops, kept, activated);
   PENSTOCK_CHECK_OK(products_.down.backward_weight(ops, d_out, activated, gradients[kLlamaDown]));
   float* const d_activated = scratch_.wide[0];
@@ -145,38 +119,29 @@ Status LlamaLayer::feed_forward_backward(const Ops& ops, const GroupWeights& wei
     ops.to_operand(n, scratch_.wide[1] + at, ops.at(d_gate, at));
     ops.to_operand(n, scratch_.wide[2] + at, ops.at(d_up, at));
   });
-  void* const n = scratch_.narrow_operand[0];
   const NormWeights norm{weights.vector[kLlamaPostNorm]};
-  norm_.forward(ops, rows_, kept.middle, norm, scratch_.statistics, scratch_.narrow[0], n);
+  const void* const n = normed(ops, kept.middle, norm);
   PENSTOCK_CHECK_OK(products_.gate_up.backward_weight(ops, d_gate, n, gradients[kLlamaGate]));
   PENSTOCK_CHECK_OK(products_.gate_up.backward_weight(ops, d_up, n, gradients[kLlamaUp]));
   float* const dn = scratch_.narrow[0];
   PENSTOCK_CHECK_OK(products_.gate_up.backward_data(ops, d_gate, weights.matrix[kLlamaGate], dn));
   PENSTOCK_CHECK_OK(products_.gate_up_added.backward_data(ops, d_up, weights.matrix[kLlamaUp], dn));
-  norm_.backward(ops, rows_, dn, kept.middle, norm, scratch_.statistics, scratch_.narrow[1],
-                 scratch_.partials, {gradients[kLlamaPostNorm]});
-  add_rows(ops, rows_, hidden, scratch_.narrow[1], d);
+  norm_backward(ops, kept.middle, norm, d, {gradients[kLlamaPostNorm]});
   return ok();
 }
 
 Status LlamaLayer::attention_backward(const Ops& ops, const GroupWeights& weights, const float* x,
                                       const Activations& kept, float* d,
                                       const GroupGradients& gradients) {
-  void* const d_out = scratch_.narrow_operand[1];
-  round_rows(ops, rows_, shape_.config.hidden, d, d_out);
-  PENSTOCK_CHECK_OK(products_.out.backward_weight(ops, d_out, kept.heads, gradients[kLlamaO]));
   PENSTOCK_CHECK_OK(
-      products_.out.backward_data(ops, d_out, weights.matrix[kLlamaO], scratch_.heads));
-  round_rows(ops, rows_, shape_.attention().row_out(), scratch_.heads, scratch_.heads_operand);
-  PENSTOCK_CHECK_OK(attention_.backward(ops, kept.qkv, scratch_.heads_operand, scratch_.qkv));
+      heads_backward(ops, products_.out, weights.matrix[kLlamaO], kept, d, gradients[kLlamaO]));
   const void* const dq = scratch_.qkv_operand;
   rotate(ops, -1.0F, scratch_.qkv, scratch_.qkv_operand);
   const void* const dk = ops.at(dq, key_column());
   const void* const dv = ops.at(dq, value_column());
 
-  void* const n = scratch_.narrow_operand[0];
   const NormWeights norm{weights.vector[kLlamaInputNorm]};
-  norm_.forward(ops, rows_, x, norm, scratch_.statistics, scratch_.narrow[0], n);
+  const void* const n = normed(ops, x, norm);
   PENSTOCK_CHECK_OK(products_.q.backward_weight(ops, dq, n, gradients[kLlamaQ]));
   PENSTOCK_CHECK_OK(products_.kv.backward_weight(ops, dk, n, gradients[kLlamaK]));
   PENSTOCK_CHECK_OK(products_.kv.backward_weight(ops, dv, n, gradients[kLlamaV]));
@@ -184,16 +149,8 @@ Status LlamaLayer::attention_backward(const Ops& ops, const GroupWeights& weight
   PENSTOCK_CHECK_OK(products_.q.backward_data(ops, dq, weights.matrix[kLlamaQ], dn));
   PENSTOCK_CHECK_OK(products_.kv_added.backward_data(ops, dk, weights.matrix[kLlamaK], dn));
   PENSTOCK_CHECK_OK(products_.kv_added.backward_data(ops, dv, weights.matrix[kLlamaV], dn));
-  norm_.backward(ops, rows_, dn, x, norm, scratch_.statistics, scratch_.narrow[1],
-                 scratch_.partials, {gradients[kLlamaInputNorm]});
-  add_rows(ops, rows_, shape_.config.hidden, scratch_.narrow[1], d);
+  norm_backward(ops, x, norm, d, {gradients[kLlamaInputNorm]});
   return ok();
-}
-
-Status LlamaLayer::backward(const Ops& ops, const GroupWeights& weights, const float* x,
-                            const Activations& kept, float* d, const GroupGradients& gradients) {
-  PENSTOCK_CHECK_OK(feed_forward_backward(ops, weights, kept, d, gradients));
-  return attention_backward(ops, weights, x, kept, d, gradients);
 }
 
 }  // namespace

@@ -7,10 +7,6 @@
 namespace penstock {
 namespace {
 
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
-
 constexpr std::int64_t kChunkMultiple = 64;  // columns; whole vectors in every ISA
 
 /// Equal chunks of about `bytes` of logits, the last one shorter.

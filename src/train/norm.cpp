@@ -1,11 +1,6 @@
 #include "train/norm.hpp"
 
 namespace penstock {
-namespace {
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
-}  // namespace
 
 void Norm::forward(const Ops& ops, std::int64_t rows, const float* x, const NormWeights& weights,
                    const NormStatistics& statistics, float* y, void* out) const {

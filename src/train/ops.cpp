@@ -1,11 +1,6 @@
 #include "train/ops.hpp"
 
 namespace penstock {
-namespace {
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
-}  // namespace
 
 void round_rows(const Ops& ops, std::int64_t rows, std::int64_t n, const float* in, void* out) {
   for_rows(ops, rows, n, [&](std::int64_t first, std::int64_t count) {

@@ -21,6 +21,11 @@
 
 namespace penstock {
 
+/// Shapes are signed, as models give them; memory is not.
+inline std::size_t size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
+
 struct Ops {
   const TransformerKernels& math;
   const OptimizerKernels& cast;

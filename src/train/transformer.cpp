@@ -14,11 +14,6 @@
 #include "train/embedding.hpp"
 
 namespace penstock {
-namespace {
-std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
-}  // namespace
 
 std::span<std::uint32_t> Transformer::token_scratch() {
   return {token_scratch_, size(options_.batch.rows())};

@@ -11,11 +11,13 @@
 #include <thread>
 #include <vector>
 
-#include "capi/temporary_directory.hpp"
 #include "penstock/penstock.hpp"
+#include "temporary_directory.hpp"
 
 namespace penstock::capi_testing {
 namespace {
+
+using testing::TemporaryDirectory;
 
 /// A small engine: groups "a" and "b", one tensor each.
 struct Small {

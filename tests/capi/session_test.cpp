@@ -9,11 +9,13 @@
 #include <thread>
 
 #include "capi/half.hpp"
-#include "capi/temporary_directory.hpp"
 #include "penstock/penstock.hpp"
+#include "temporary_directory.hpp"
 
 namespace penstock::capi_testing {
 namespace {
+
+using testing::TemporaryDirectory;
 
 constexpr std::int64_t kElements = 20000;
 

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "capi/temporary_directory.hpp"
 #include "engine/engine.hpp"
+#include "temporary_directory.hpp"
 
 namespace penstock::capi_testing {
 namespace {
+
+using testing::TemporaryDirectory;
 
 struct Outcome {
   std::vector<double> norms;

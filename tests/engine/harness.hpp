@@ -3,12 +3,9 @@
 /// The many ways to run the small model through the engine, and the comparison with the plain loop.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cctype>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -18,6 +15,7 @@
 #include "base/counters.hpp"
 #include "engine/reference.hpp"
 #include "io/sim_storage.hpp"
+#include "temporary_directory.hpp"
 
 namespace penstock::testing {
 
@@ -71,28 +69,6 @@ inline std::string test_name(const Setup& setup) {
 inline void PrintTo(const Setup& setup, std::ostream* out) {
   *out << describe(setup);
 }
-
-/// A directory that disappears with the test.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    static std::atomic<int> counter{0};
-    path_ = (std::filesystem::temp_directory_path() /
-             ("penstock-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++)))
-                .string();
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  [[nodiscard]] std::string store() const { return path_ + "/store"; }
-
- private:
-  std::string path_;
-};
 
 /// The world an engine runs in; members die in the right order.
 struct World {

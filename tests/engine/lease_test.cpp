@@ -1,4 +1,4 @@
-// Leases: what one thread may hold at once, and that a lease keeps its bytes.
+// Leases: what may be held at once, and that a lease keeps its bytes.
 
 #include "engine/harness.hpp"
 
@@ -14,7 +14,7 @@ struct Opened {
       make_engine(world.parts(setup), engine_options(setup, model, world.store(directory)), model);
 };
 
-TEST(LeaseTest, RefusesAnotherGroupOfAFrameThatTheSameThreadHolds) {
+TEST(LeaseTest, RefusesAnotherGroupOfAFrameThatIsLeased) {
   Opened opened;  // the smallest budget: five layers take turns in two frames
   ASSERT_TRUE(opened.engine.ok()) << opened.engine.error().message;
   Engine& engine = *opened.engine.value();

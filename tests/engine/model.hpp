@@ -37,36 +37,37 @@ inline StepInput step_input(std::uint64_t step, double max_norm) {
   return input;
 }
 
+inline void add_tensor(ModelSpec& model, const std::string& name, std::vector<std::int64_t> shape,
+                       GroupId group, std::uint32_t contributions, Init::Kind kind) {
+  TensorSpec tensor;
+  tensor.name = name;
+  tensor.shape = std::move(shape);
+  tensor.group = group;
+  tensor.decay = tensor.shape.size() >= 2;
+  tensor.contributions = contributions;
+  tensor.init.kind = kind;
+  tensor.init.deviation = 0.02F;
+  tensor.init.constant = 1.0F;
+  model.tensors.push_back(std::move(tensor));
+}
+
 /// Group 0 holds a tied tensor (two contributions); group 1.. are layers; the last is tiny.
 inline ModelSpec small_model(Level level = Level::kWeights, std::uint64_t scale = 1) {
   ModelSpec model;
   model.level = level;
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, GroupId group,
-                       std::uint32_t contributions, Init::Kind kind) {
-    TensorSpec tensor;
-    tensor.name = name;
-    tensor.shape = std::move(shape);
-    tensor.group = group;
-    tensor.decay = tensor.shape.size() >= 2;
-    tensor.contributions = contributions;
-    tensor.init.kind = kind;
-    tensor.init.deviation = 0.02F;
-    tensor.init.constant = 1.0F;
-    model.tensors.push_back(std::move(tensor));
-  };
   const auto s = static_cast<std::int64_t>(scale);
   model.groups.push_back("embed");
-  add("wte", {257 * s, 96}, 0, 2, Init::Kind::kNormal);
+  add_tensor(model, "wte", {257 * s, 96}, 0, 2, Init::Kind::kNormal);
   for (GroupId layer = 1; layer <= 5; ++layer) {
     model.groups.push_back("layer" + std::to_string(layer));
     const std::string prefix = "h." + std::to_string(layer) + ".";
-    add(prefix + "norm", {96}, layer, 1, Init::Kind::kConstant);
-    add(prefix + "qkv", {96, 288 * s}, layer, 1, Init::Kind::kNormal);
-    add(prefix + "bias", {33}, layer, 1, Init::Kind::kZeros);
-    add(prefix + "mlp", {96, 377 * s}, layer, 1, Init::Kind::kNormal);
+    add_tensor(model, prefix + "norm", {96}, layer, 1, Init::Kind::kConstant);
+    add_tensor(model, prefix + "qkv", {96, 288 * s}, layer, 1, Init::Kind::kNormal);
+    add_tensor(model, prefix + "bias", {33}, layer, 1, Init::Kind::kZeros);
+    add_tensor(model, prefix + "mlp", {96, 377 * s}, layer, 1, Init::Kind::kNormal);
   }
   model.groups.push_back("head");
-  add("norm.final", {96}, 6, 1, Init::Kind::kConstant);
+  add_tensor(model, "norm.final", {96}, 6, 1, Init::Kind::kConstant);
   if (level == Level::kWeights) {
     model.forward = {0, 1, 2, 3, 4, 5, 6, 0};
     model.backward = {0, 6, 5, 4, 3, 2, 1, 0};

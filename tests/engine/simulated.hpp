@@ -2,6 +2,7 @@
 
 /// A model of a few thousand elements on the simulated drive, and what is in a store it left.
 
+#include <atomic>
 #include <optional>
 
 #include "cli/store_hash.hpp"
@@ -17,24 +18,11 @@ inline ModelSpec tiny_model(Level level = Level::kWeights) {
   ModelSpec model;
   model.level = level;
   model.groups = {"embed", "a", "b", "head"};
-  const auto add = [&](const char* name, std::vector<std::int64_t> shape, GroupId group,
-                       std::uint32_t contributions, Init::Kind kind) {
-    TensorSpec tensor;
-    tensor.name = name;
-    tensor.shape = std::move(shape);
-    tensor.group = group;
-    tensor.decay = tensor.shape.size() >= 2;
-    tensor.contributions = contributions;
-    tensor.init.kind = kind;
-    tensor.init.deviation = 0.02F;
-    tensor.init.constant = 1.0F;
-    model.tensors.push_back(std::move(tensor));
-  };
-  add("wte", {37, 64}, 0, 2, Init::Kind::kNormal);
-  add("a.norm", {64}, 1, 1, Init::Kind::kConstant);
-  add("a.w", {64, 40}, 1, 1, Init::Kind::kNormal);
-  add("b.w", {33, 64}, 2, 1, Init::Kind::kNormal);
-  add("head.norm", {64}, 3, 1, Init::Kind::kConstant);
+  add_tensor(model, "wte", {37, 64}, 0, 2, Init::Kind::kNormal);
+  add_tensor(model, "a.norm", {64}, 1, 1, Init::Kind::kConstant);
+  add_tensor(model, "a.w", {64, 40}, 1, 1, Init::Kind::kNormal);
+  add_tensor(model, "b.w", {33, 64}, 2, 1, Init::Kind::kNormal);
+  add_tensor(model, "head.norm", {64}, 3, 1, Init::Kind::kConstant);
   if (level == Level::kWeights) {
     model.forward = {0, 1, 2, 3, 0};
     model.backward = {0, 3, 2, 1, 0};

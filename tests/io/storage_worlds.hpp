@@ -16,6 +16,7 @@
 
 #include "io/sim_storage.hpp"
 #include "io/storage_pages.hpp"
+#include "temporary_directory.hpp"
 
 namespace penstock::testing {
 
@@ -79,25 +80,6 @@ class BatterySink final : public CompletionSink {
   bool open_ = true;
   std::map<std::uint64_t, int> times_;
   std::map<std::uint64_t, IoCompletion> completions_;
-};
-
-/// A fresh directory, removed at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "penstock-io-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 enum class World { kThreads, kUring, kSimulated };

@@ -3,32 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <set>
 #include <string>
 
-#include "plan/plan.hpp"
+#include "plan/plan_requests.hpp"
 
 namespace penstock {
 namespace {
 
-constexpr std::uint64_t kPlenty = std::uint64_t{1} << 50;
-constexpr auto kTile = static_cast<std::uint32_t>(kTileElements);
-
-/// `count` equal groups, visited forward and backward.
-PlanRequest layers(std::uint32_t count, std::uint64_t elements, Level level = Level::kWeights) {
-  PlanRequest request;
-  request.level = level;
-  request.groups.assign(count, GroupShape{elements, true, false});
-  request.forward.resize(count);
-  std::iota(request.forward.begin(), request.forward.end(), 0U);
-  if (level == Level::kWeights) {
-    request.backward.assign(request.forward.rbegin(), request.forward.rend());
-  }
-  request.host_bytes = kPlenty;
-  return request;
-}
+using testing::kPlenty;
+using testing::kTile;
+using testing::layers;
 
 Plan plan_with(PlanRequest request, std::uint64_t budget) {
   request.host_bytes = budget;

@@ -6,26 +6,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
+
+#include "plan/plan_requests.hpp"
 
 namespace penstock {
 namespace {
 
-constexpr std::uint64_t kPlenty = std::uint64_t{1} << 50;
-constexpr auto kTile = static_cast<std::uint32_t>(kTileElements);
+using testing::kPlenty;
+using testing::kTile;
 
 PlanRequest layers(std::uint32_t count, std::uint32_t tiles, Level level = Level::kWeights) {
-  PlanRequest request;
-  request.level = level;
+  PlanRequest request = testing::layers(count, kTileElements * tiles, level);
   request.block_elements = kTile * 4;
-  request.groups.assign(count, GroupShape{kTileElements * tiles, true, false});
-  request.forward.resize(count);
-  std::iota(request.forward.begin(), request.forward.end(), 0U);
-  if (level == Level::kWeights) {
-    request.backward.assign(request.forward.rbegin(), request.forward.rend());
-  }
-  request.host_bytes = kPlenty;
   return request;
 }
 
