@@ -1,3 +1,5 @@
+// lint: long because encoder and decoder of one format are read side by side
+
 #include "io/store_format.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 #pragma once
+/* lint: long because the C interface is one header */
 
 /** The C interface of Penstock, which trains models larger than memory.
  *

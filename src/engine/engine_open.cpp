@@ -1,4 +1,5 @@
-// From options and a model to a running engine: store, plan, arena, first versions.
+// From options and a model to a running engine: store, plan, arena. Values are in
+// engine_values.cpp.
 
 #include <fmt/format.h>
 
@@ -15,8 +16,6 @@ namespace penstock {
 namespace {
 
 constexpr std::uint64_t kDrainNs = 130'000'000'000;
-/// First values are made in pieces of this many elements, each a function of its elements only.
-constexpr std::uint32_t kFillPiece = 4096;
 
 }  // namespace
 
@@ -195,169 +194,7 @@ void EngineImpl::allocate_tables() {
   last_blob_.reserve(4096);
 }
 
-// --- first versions --------------------------------------------------------------------------
-
-void EngineImpl::fill_piece(const Range& range, std::uint32_t at, std::uint32_t count,
-                            float* out) const {
-  const TensorSpec& tensor = model_.tensors[range.tensor];
-  const std::uint64_t first = range.first_in_tensor + at;
-  const auto* bytes = static_cast<const std::byte*>(tensor.weights);
-  switch (tensor.init.kind) {
-    case Init::Kind::kZeros:
-      std::fill(out, out + count, 0.0F);
-      break;
-    case Init::Kind::kConstant:
-      std::fill(out, out + count, tensor.init.constant);
-      break;
-    case Init::Kind::kNormal: {
-      const std::uint64_t stream = hash_name(tensor.name);
-      for (std::uint32_t i = 0; i < count; ++i) {
-        out[i] = tensor.init.deviation * approximately_normal(options_.seed, stream, first + i);
-      }
-      break;
-    }
-    case Init::Kind::kValues:
-      tensor.init.values(first, count, out);
-      break;
-    case Init::Kind::kWeights:
-      if (tensor.weight_type == WeightType::kF32) {
-        std::memcpy(out, bytes + first * 4, std::size_t{count} * 4);
-      } else {
-        const auto* half = reinterpret_cast<const std::uint16_t*>(bytes) + first;
-        const bool bf16 = tensor.weight_type == WeightType::kBf16;
-        (bf16 ? kernels_.bf16_to_f32 : kernels_.f16_to_f32)(count, half, out);
-      }
-      break;
-  }
-}
-
-/// hi and lo of a block's first version; between tensors everything is zero.
-void EngineImpl::fill_block(std::uint32_t block) {
-  const bool trainable = group_of(block).trainable;
-  auto* hi = reinterpret_cast<std::uint16_t*>(section_data(block, kHiSection));
-  std::memset(hi, 0, std::size_t{plan_.blocks[block].elements} * kHiBytes);
-  auto* lo =
-      trainable ? reinterpret_cast<std::uint16_t*>(section_data(block, kLoSection)) : nullptr;
-  if (trainable) {
-    for (std::size_t s = kLoSection; s < kSectionCount; ++s) {
-      std::memset(section_data(block, s), 0, store_->extents(block)[s].data_bytes);
-    }
-  }
-  for (const Range& range : layout_.block_ranges(block)) {
-    const auto fill = [&](std::size_t piece) {
-      float master[kFillPiece];
-      std::uint16_t dropped[kFillPiece];
-      const auto at = static_cast<std::uint32_t>(piece) * kFillPiece;
-      const std::uint32_t count = std::min(kFillPiece, range.elements - at);
-      fill_piece(range, at, count, master);
-      const std::size_t to = range.first_in_block + at;
-      kernels_.split(count, master, hi + to, lo != nullptr ? lo + to : dropped);
-    };
-    const std::size_t pieces = (range.elements + kFillPiece - 1) / kFillPiece;
-    if (model_.tensors[range.tensor].init.kind == Init::Kind::kValues) {
-      for (std::size_t i = 0; i < pieces; ++i) fill(i);  // the caller's function: one thread
-    } else {
-      parts_.executor.parallel_for(pieces, fill);
-    }
-  }
-}
-
-Status EngineImpl::write_first_version(std::uint32_t block) {
-  const BlockPlan& plan = plan_.blocks[block];
-  const GroupPlan& group = group_of(block);
-  state_frame_of_[block] = plan.state_pinned ? plan.state_frame : 0;
-  fill_block(block);
-  const auto& extents = store_->extents(block);
-  const std::size_t sections = group.trainable ? kSectionCount : 1;
-  parts_.executor.parallel_for(extents[kHiSection].tiles, [&](std::size_t tile) {
-    for (std::size_t s = 0; s < sections; ++s) {
-      sum_tile(block, 0, s, static_cast<std::uint32_t>(tile));
-    }
-  });
-  const SlotIndex slot = table_->choose_target(block, 0);
-  const DriveExtent where = store_->slot(slot);
-  std::uint64_t roots[kSectionCount] = {};
-  for (std::size_t s = 0; s < sections; ++s) roots[s] = root_of(block, 0, s);
-  const auto write = [&](std::uint64_t offset, const void* memory, std::uint64_t bytes) {
-    counters_.add(Link::kDriveWrite, TensorClass::kOther, TrafficKind::kInitial, bytes);
-    return parts_.storage.write_at(where.file, where.offset_bytes + offset,
-                                   {static_cast<const std::byte*>(memory), bytes});
-  };
-  const SectionExtent& hi = extents[kHiSection];
-  PENSTOCK_CHECK_OK(write(hi.data_offset, section_data(block, kHiSection), hi.padded_bytes));
-  PENSTOCK_CHECK_OK(write(hi.sums_offset, section_sums(block, kHiSection), hi.sums_bytes));
-  if (group.trainable) {
-    const SectionExtent& last = extents[kVSection];
-    const std::uint64_t first = extents[kLoSection].data_offset;
-    PENSTOCK_CHECK_OK(write(first, state_base(block), last.sums_offset + last.sums_bytes - first));
-  }
-  for (std::size_t s = 0; s < sections; ++s) table_->landed(block, 0, slot, s, roots[s]);
-  return ok();
-}
-
-Status EngineImpl::write_first_versions() {
-  for (std::uint32_t b = 0; b < plan_.blocks.size(); ++b) {
-    PENSTOCK_CHECK_OK(write_first_version(b));
-  }
-  if (options_.scratch) return ok();
-  table_->commit_begin();
-  for (std::uint32_t b = 0; b < plan_.blocks.size(); ++b) table_->commit_record(b);
-  PENSTOCK_CHECK_OK(store_->commit(CommitRecord{}, table_->commit_entries()));
-  table_->commit_finished();
-  return ok();
-}
-
-// --- level 1: the trainer's arrays -----------------------------------------------------------
-
-Status EngineImpl::hand_out(const Range& range, std::span<std::byte> bounce) {
-  const TensorSpec& tensor = model_.tensors[range.tensor];
-  const auto& extents = store_->extents(range.block);
-  const SlotEntry& entry = table_->entry(range.block);
-  const std::uint64_t hi_bytes = extents[kHiSection].total_bytes();
-  PENSTOCK_CHECK_OK(store_->read_section(range.block, kHiSection, entry, bounce.first(hi_bytes)));
-  const auto* hi = reinterpret_cast<const std::uint16_t*>(bounce.data()) + range.first_in_block;
-  if (tensor.weight_type == WeightType::kBf16) {
-    std::memcpy(static_cast<std::uint16_t*>(tensor.weights) + range.first_in_tensor, hi,
-                std::size_t{range.elements} * kHiBytes);
-    return ok();
-  }
-  std::vector<std::uint16_t> zeros(tensor.trainable ? 0 : range.elements);
-  const std::uint16_t* lo = zeros.data();
-  if (tensor.trainable) {
-    const auto rest = bounce.subspan(hi_bytes, extents[kLoSection].total_bytes());
-    PENSTOCK_CHECK_OK(store_->read_section(range.block, kLoSection, entry, rest));
-    lo = reinterpret_cast<const std::uint16_t*>(rest.data()) + range.first_in_block;
-  }
-  std::vector<float> master(range.elements);
-  kernels_.join(range.elements, hi, lo, master.data());
-  if (tensor.weight_type == WeightType::kF32) {
-    std::copy(master.begin(), master.end(),
-              static_cast<float*>(tensor.weights) + range.first_in_tensor);
-  } else {
-    kernels_.f32_to_f16(range.elements, master.data(),
-                        static_cast<std::uint16_t*>(tensor.weights) + range.first_in_tensor);
-  }
-  return ok();
-}
-
-Status EngineImpl::hand_out_weights() {
-  if (model_.level != Level::kStates) return ok();
-  std::vector<std::byte> memory;
-  for (TensorId t = 0; t < model_.tensors.size(); ++t) {
-    const TensorSpec& tensor = model_.tensors[t];
-    const bool has_them = !resumed_ && tensor.init.kind == Init::Kind::kWeights;
-    if (tensor.weights == nullptr || has_them) continue;
-    for (const Range& range : layout_.tensor_ranges(t)) {
-      const auto& extents = store_->extents(range.block);
-      memory.resize(extents[kHiSection].total_bytes() + extents[kLoSection].total_bytes() +
-                    kPageBytes);
-      const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-      const std::size_t skip = round_up(address, kPageBytes) - address;
-      PENSTOCK_CHECK_OK(hand_out(range, std::span(memory).subspan(skip)));
-    }
-  }
-  return ok();
-}
+// --- open ------------------------------------------------------------------------------------
 
 /// Rates of the drive, on spill extents (whose content does not outlive a step) and the frames,
 /// which hold nothing yet.
@@ -377,8 +214,6 @@ Status EngineImpl::measure() {
   std::memset(arena_->data(), 0, memory);
   return ok();
 }
-
-// --- open ------------------------------------------------------------------------------------
 
 Status EngineImpl::start() {
   store_->set_block_namer([this](std::size_t block) { return block_name(block); });

@@ -1,3 +1,5 @@
+// lint: long because the table of known fields and what reads them are changed together
+
 #include "model/hf_config.hpp"
 
 #include <sys/stat.h>

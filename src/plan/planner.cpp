@@ -1,6 +1,7 @@
 // How the plan is found: start from the smallest working set, then spend what is left of the budget
 // by value density (bytes of traffic saved per byte of memory): working frames that keep the
 // pipeline full, then `hi` (read on every visit), then gradients, then lo, m, v.
+// lint: long because the steps of one search over one state are read in order
 
 #include <fmt/format.h>
 

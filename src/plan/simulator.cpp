@@ -1,6 +1,7 @@
 // Virtual time advances only in Simulation::run_event(): the part that finishes first gets its
 // event, ties in the order drive, processor, commit. The trainer is a plain function that calls
 // run_event() until what it waits for is there.
+// lint: long because it is one class, whose parts share the clock
 
 #include "plan/simulator.hpp"
 

@@ -1,3 +1,5 @@
+// lint: long because only this file sees oneDNN, so it holds all that names its types
+
 #include "train/matmul.hpp"
 
 #include <xmmintrin.h>

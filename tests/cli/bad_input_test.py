@@ -5,6 +5,7 @@ Each case checks the exit code, that standard error is one sentence which names 
 remedy, and that nothing is half-written: no store appears, or the one that was there still verifies
 and goes on.
 """
+# lint: long because every kind of input passes the same checks
 
 import ctypes
 import json

@@ -1,4 +1,5 @@
 // The planner: budgets, placement, sizes, refusals.
+// lint: long because its cases share the checks of one plan
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
 #pragma once
 
+// lint: long because it is one class: every rule looks at the same slots and frames
+
 /// What the scheduler's commands may do, told independently of how it decides: the contents of
 /// every slot, spill extent and frame, and who touches them now.
 ///

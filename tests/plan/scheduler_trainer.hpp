@@ -1,5 +1,7 @@
 #pragma once
 
+// lint: long because it is one class, whose parts draw from one seed
+
 /// A trainer, a reader beside it and parts that finish in any order, all from one seed, around a
 /// Scheduler and its Oracle.
 
