@@ -174,7 +174,8 @@ Status Run::prepare() {
 
 /// Mean loss over whole held-out sequences, in order.
 Status Run::evaluate(std::uint64_t step) {
-  if (data_->reader().kind() == "random tokens") return ok();  // nothing to learn: ln(vocab) for ever
+  // Nothing to learn from those: ln(vocab) for ever.
+  if (data_->reader().kind() == "random tokens") return ok();
   const std::uint64_t seq = options_.seq, micro = options_.micro;
   std::uint64_t sequences = data_->eval_sequences(seq);
   if (options_.eval_tokens > 0) {
