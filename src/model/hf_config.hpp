@@ -1,6 +1,6 @@
 #pragma once
 
-/// Hugging Face config.json -> ModelConfig, for model_type "llama" and "gpt2".
+/// Hugging Face config.json -> ModelConfig and back, for model_type "llama" and "gpt2".
 ///
 /// Fields that change the mathematics in a way this trainer does not support are refused by name
 /// and value; fields that only concern other programs are skipped; dropout is not applied and said
@@ -29,5 +29,9 @@ struct HfConfig {
 
 /// `path` is the file, or a directory that holds a config.json.
 [[nodiscard]] Result<HfConfig> load_hf_config(const std::string& path);
+
+/// The config.json of a model with weights of `torch_dtype` ("bfloat16", "float32"). Parsing it
+/// gives the same model, without notes.
+[[nodiscard]] std::string write_hf_config(const ModelConfig& config, std::string_view torch_dtype);
 
 }  // namespace penstock

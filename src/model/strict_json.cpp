@@ -104,11 +104,17 @@ Status parse_strict_json(std::string_view text, std::string_view source, const J
                       fmt::format("{} is larger than {}, the most that is read of such a file",
                                   source, format_bytes(limits.bytes)));
   }
+  const auto refuse = [&](std::string_view problem, std::size_t position) {
+    return make_error(Errc::kArgument, fmt::format("{}: {}{}; correct the file", source, problem,
+                                                   place(text, position)));
+  };
+  // The library takes a zero byte for the end of the text.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    return refuse("it is not valid JSON", zero + 1);
+  }
   Checker checker(limits.depth);
   if (!json::sax_parse(text.begin(), text.end(), &checker)) {
-    return make_error(Errc::kArgument,
-                      fmt::format("{}: {}{}; correct the file", source, checker.problem(),
-                                  place(text, checker.error_position())));
+    return refuse(checker.problem(), checker.error_position());
   }
   into = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (into.is_discarded()) {

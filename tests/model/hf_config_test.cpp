@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "model/named_sizes.hpp"
+
 namespace penstock {
 namespace {
 
@@ -209,6 +211,34 @@ TEST(HfConfigTest, RefusesMisspeltFieldsWhoseDefaultWouldCount) {
   config.erase("num_key_value_heads");
   config["num_key_value_head"] = 3;
   EXPECT_NE(error_of(config).find("did you mean \"num_key_value_heads\""), std::string::npos);
+}
+
+TEST(HfConfigTest, WritesWhatItReads) {
+  for (const std::string_view size : size_names()) {
+    for (const char* family : {"llama", "gpt2"}) {
+      auto named = named_model(size, family, 997);
+      ASSERT_TRUE(named) << named.error().message;
+      ModelConfig wanted = named.value();
+      wanted.norm_eps = 3e-6;
+      if (wanted.family == ModelFamily::kLlama) wanted.rope_theta = 123456.5;
+      const auto read = parse_hf_config(write_hf_config(wanted, "float32"), "x");
+      ASSERT_TRUE(read) << read.error().message;
+      EXPECT_TRUE(read.value().notes.empty()) << read.value().notes[0];
+      const ModelConfig& got = read.value().model;
+      EXPECT_EQ(got.family, wanted.family);
+      EXPECT_EQ(got.layers, wanted.layers);
+      EXPECT_EQ(got.hidden, wanted.hidden);
+      EXPECT_EQ(got.heads, wanted.heads);
+      EXPECT_EQ(got.kv_heads, wanted.kv_heads);
+      EXPECT_EQ(got.head_dim, wanted.head_dim);
+      EXPECT_EQ(got.intermediate, wanted.intermediate);
+      EXPECT_EQ(got.vocab, wanted.vocab);
+      EXPECT_EQ(got.max_positions, wanted.max_positions);
+      EXPECT_EQ(got.norm_eps, wanted.norm_eps);
+      EXPECT_EQ(got.rope_theta, wanted.rope_theta);
+      EXPECT_EQ(got.tie_embeddings, wanted.tie_embeddings);
+    }
+  }
 }
 
 TEST(HfConfigTest, RefusesWhatIsNoConfig) {

@@ -49,6 +49,13 @@ TEST(StrictJsonTest, SaysWhereTheMistakeIs) {
   }
 }
 
+TEST(StrictJsonTest, RefusesZeroBytes) {
+  using std::string_view_literals::operator""sv;
+  for (const std::string_view bad : {"{}\0"sv, "{}\0{"sv, "[1,\0 2]"sv, "\0"sv}) {
+    EXPECT_NE(error_of(bad).find("x.json: it is not valid JSON at line 1"), std::string::npos);
+  }
+}
+
 TEST(StrictJsonTest, KeepsExcerptsShortAndPrintable) {
   EXPECT_EQ(json_excerpt(nlohmann::json("a\nb")), "\"a\\nb\"");
   EXPECT_EQ(json_excerpt(nlohmann::json(std::string(1000, 'a'))).size(), 63U);
