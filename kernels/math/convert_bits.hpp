@@ -1,7 +1,8 @@
 #pragma once
 
-/// f16 <-> f32 in integer arithmetic, bit for bit what the processor's F16C instructions do.
+/// Conversions of single values in integer arithmetic.
 ///
+/// f16 <-> f32 are bit for bit what the processor's F16C instructions do.
 /// f16 subnormals are exact both ways, independent of MXCSR. Rounding is to nearest even; overflow
 /// gives infinity. NaN keeps its sign and upper payload and becomes quiet.
 
@@ -28,6 +29,11 @@ static inline std::uint32_t f16_bits_to_f32_bits(std::uint16_t half) {
     fraction &= 0x3ffU;
   }
   return sign | ((exponent + (127U - 15U)) << 23) | (fraction << 13);
+}
+
+/// (hi << 16) + sext(lo), the exact master: join_master() of kernels/math/convert.hpp.
+static inline std::uint32_t master_bits(std::uint16_t hi, std::int16_t lo) {
+  return (std::uint32_t{hi} << 16) + static_cast<std::uint32_t>(std::int32_t{lo});
 }
 
 static inline std::uint16_t f32_bits_to_f16_bits(std::uint32_t bits) {

@@ -1,200 +1,162 @@
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <optional>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/units.hpp"
 #include "cli/command.hpp"
+#include "cli/inspect_file.hpp"
+#include "cli/inspect_view.hpp"
 #include "cli/signals.hpp"
-#include "cli/store_description.hpp"
 #include "cli/store_hash.hpp"
-#include "io/storage.hpp"
-#include "io/store.hpp"
-#include "io/store_verify.hpp"
+#include "cli/store_reader.hpp"
+#include "cli/store_scrub.hpp"
+#include "cli/tensor_stats.hpp"
+#include "model/did_you_mean.hpp"
 
 namespace penstock {
 namespace {
 
-using nlohmann::json;
+constexpr std::size_t kMaxKept = 1000;  // damaged tiles; scrub has no limit
+constexpr int kAttempts = 5;            // at one commit while a training goes on
 
-constexpr std::size_t kMaxShown = 20;  // damaged tiles, in text
+/// Progress is for people who wait: nothing is said where nobody watches.
+class Progress {
+ public:
+  Progress(Console& console, std::string what) : console_(console), what_(std::move(what)) {}
+  void operator()(std::uint64_t done, std::uint64_t total) const {
+    if (!console_.is_live()) return;
+    console_.live(fmt::format("{} {} of {}", what_, format_bytes(done), format_bytes(total)));
+  }
 
-/// What was found out about a store; printed as text or JSON.
-struct Findings {
-  const Store* store = nullptr;
-  StoreDescription description;
-  bool verified = false;
-  std::vector<BadTile> damage;
-  std::optional<Hash128> hash;
+ private:
+  Console& console_;
+  std::string what_;
 };
 
-std::string share(std::uint64_t done, std::uint64_t total) {
-  return fmt::format("{} of {}", format_bytes(done), format_bytes(total));
-}
+class Collector final : public ScrubObserver {
+ public:
+  Collector(Console& console, std::vector<Damage>& damage)
+      : progress_(console, "verified"), damage_(damage) {}
+  void on_damage(const Damage& damage) override {
+    if (damage_.size() < kMaxKept) damage_.push_back(damage);
+  }
+  void on_progress(std::uint64_t done_bytes, std::uint64_t total_bytes) override {
+    progress_(done_bytes, total_bytes);
+  }
 
-json to_json(const Findings& findings) {
-  const Store& store = *findings.store;
-  json value = {{"schema", "penstock.inspect/1"},
-                {"store", store.directory()},
-                {"step", store.committed().step},
-                {"updates", store.committed().updates},
-                {"parameters", findings.description.parameters()},
-                {"blocks", store.geometry().blocks.size()},
-                {"slots", store.slot_count()},
-                {"slot_bytes", store.slot_bytes()},
-                {"file_bytes", store.file_bytes()},
-                {"blob_bytes", store.committed().blob.size()},
-                {"note", store.open_note()}};
-  json sections = json::array();
-  for (const SectionSpec& section : store.geometry().sections) {
-    sections.push_back({{"name", section.name}, {"codec", section.codec}});
-  }
-  json groups = json::array();
-  for (const DescribedGroup& group : findings.description.groups) {
-    groups.push_back(
-        {{"name", group.name}, {"elements", group.elements}, {"blocks", group.blocks.size()}});
-  }
-  json tensors = json::array();
-  for (const DescribedTensor& tensor : findings.description.tensors) {
-    tensors.push_back({{"name", tensor.name},
-                       {"group", findings.description.groups[tensor.group].name},
-                       {"shape", tensor.shape},
-                       {"trainable", tensor.trainable}});
-  }
-  value["sections"] = sections;
-  value["groups"] = groups;
-  value["tensors"] = tensors;
-  value["trainer"] = json::parse(findings.description.trainer_json, nullptr, false);
-  if (findings.verified) {
-    json damage = json::array();
-    for (const BadTile& bad : findings.damage) {
-      damage.push_back({{"block", bad.block},
-                        {"section", store.geometry().sections[bad.section].name},
-                        {"offset_bytes", bad.offset_bytes},
-                        {"message", bad.message}});
-    }
-    value["damage"] = damage;
-  }
-  if (findings.hash) value["hash"] = to_hex(*findings.hash);
-  return value;
-}
-
-void print_text(const Findings& findings, Console& console) {
-  const Store& store = *findings.store;
-  console.data(fmt::format("store       {}", store.directory()));
-  console.data(fmt::format("committed   step {}, {} updates", store.committed().step,
-                           store.committed().updates));
-  console.data(fmt::format("parameters  {} in {} tensors, {} groups, {} blocks",
-                           findings.description.parameters(), findings.description.tensors.size(),
-                           findings.description.groups.size(), store.geometry().blocks.size()));
-  console.data(fmt::format("file        {} in {} slots of {}", format_bytes(store.file_bytes()),
-                           store.slot_count(), format_bytes(store.slot_bytes())));
-  std::string sections;
-  for (const SectionSpec& section : store.geometry().sections) {
-    sections += fmt::format("{}{} ({})", sections.empty() ? "" : ", ", section.name, section.codec);
-  }
-  console.data(fmt::format("sections    {}", sections));
-  console.data(fmt::format("trainer     {}", findings.description.trainer_json));
-  if (!store.open_note().empty()) console.data(fmt::format("note        {}", store.open_note()));
-  if (findings.verified) {
-    console.data(findings.damage.empty()
-                     ? std::string("verify      all committed bytes match their checksums")
-                     : fmt::format("verify      {} damaged places", findings.damage.size()));
-    for (std::size_t i = 0; i < findings.damage.size() && i < kMaxShown; ++i) {
-      console.data(fmt::format("  {}", findings.damage[i].message));
-    }
-    if (findings.damage.size() > kMaxShown) {
-      console.data(
-          fmt::format("  and {} more; --json lists all", findings.damage.size() - kMaxShown));
-    }
-  }
-  if (findings.hash) console.data(fmt::format("hash        {}", to_hex(*findings.hash)));
-}
+ private:
+  Progress progress_;
+  std::vector<Damage>& damage_;
+};
 
 class InspectCommand final : public Command {
  public:
   [[nodiscard]] std::string name() const override { return "inspect"; }
   [[nodiscard]] std::string summary() const override {
-    return "What a store holds, whether it is whole, and its hash";
+    return "What a store or a safetensors file holds, whether it is whole";
+  }
+  [[nodiscard]] std::string example() const override {
+    return "Examples: penstock inspect run1 --verify --hash\n"
+           "          penstock inspect run1 --tensor model.norm.weight --stats\n"
+           "Reads only, and works while a training runs.";
   }
 
   void declare(Flags& flags) override {
-    flags.argument("STORE", directory_, "Directory of the store");
+    flags.argument("STORE", directory_, "Directory of the store, or a .safetensors file");
     flags.on("--verify", verify_, "Read everything and compare it with its checksums");
     flags.on("--hash", hash_, "One hash of weights, moments and trainer state");
+    flags.text("--tensor", tensor_, "Only this tensor");
+    flags.on("--stats", stats_,
+             "Smallest, largest, mean, root mean square, and how many are not finite");
   }
 
   Result<ExitCode> run(Console& console) override {
-    PENSTOCK_CHECK_OK(check_directory());
+    if (directory_.ends_with(".safetensors")) return inspect_file(console);
+    PENSTOCK_CHECK_OK(check_store_directory(directory_));
     const std::unique_ptr<Storage> storage = make_posix_storage();
-    auto store = open_store(*storage, directory_, StoreOptions{}, /*writable=*/false);
-    if (!store) return std::move(store).error();
+    PENSTOCK_TAKE(opened, StoreReader::open(*storage, directory_));
+    StoreReader& reader = *opened;
     Findings findings;
-    findings.store = store.value().get();
-    auto description = read_description(*store.value());
-    if (!description) return std::move(description).error();
-    findings.description = std::move(description).value();
-
-    const Status looked = look_inside(*store.value(), findings, console);
-    if (!looked) return looked.error();
+    PENSTOCK_CHECK_OK(find_tensor(reader, findings));
+    if (verify_) PENSTOCK_CHECK_OK(verify(reader, findings, console));
+    PENSTOCK_CHECK_OK(
+        reader.with_one_commit(kAttempts, [&] { return read_values(reader, findings, console); }));
     console.finish_live();
-    if (console.json()) {
-      console.data(to_json(findings).dump(-1, ' ', false, json::error_handler_t::replace));
-    } else {
-      print_text(findings, console);
-    }
-    if (findings.damage.empty()) return ExitCode::kOk;
-    console.error(
-        fmt::format("the store {} is damaged in {} places; restore a checkpoint or train "
-                    "anew",
-                    directory_, findings.damage.size()));
+    show_findings(findings, reader, console);
+    if (findings.scrub.damaged == 0) return ExitCode::kOk;
+    console.error(damaged_store(directory_, findings.scrub.damaged));
     return ExitCode::kFailed;
   }
 
  private:
-  [[nodiscard]] Status check_directory() const {
-    struct stat info {};
-    const bool found = ::stat(directory_.c_str(), &info) == 0;
-    if (found && S_ISDIR(info.st_mode)) return ok();
-    const int error = found ? ENOTDIR : errno;
-    return make_error(Errc::kArgument,
-                      fmt::format("cannot open the store {}: {}; name the directory that was given "
-                                  "to train --store",
-                                  directory_, std::generic_category().message(error)),
-                      error);
+  Result<ExitCode> inspect_file(Console& console) const {
+    if (verify_ || hash_ || stats_) {
+      return make_error(
+          Errc::kArgument,
+          fmt::format("--verify, --hash and --stats are for stores, and {} is a file; "
+                      "name the store",
+                      directory_));
+    }
+    PENSTOCK_CHECK_OK(inspect_safetensors(directory_, tensor_, console));
+    return ExitCode::kOk;
   }
 
-  Status look_inside(Store& store, Findings& findings, Console& console) const {
-    // Progress is for people who wait: nothing is said where nobody watches.
-    const auto show = [&console](const char* what, std::uint64_t done, std::uint64_t total) {
-      if (console.is_live()) console.live(fmt::format("{} {}", what, share(done, total)));
-    };
-    if (verify_) {
-      auto damage = verify_store(store, [&show](std::uint64_t done, std::uint64_t total) {
-        show("verified", done, total);
-      });
-      if (!damage) return std::move(damage).error();
-      findings.damage = std::move(damage).value();
-      findings.verified = true;
+  Status find_tensor(const StoreReader& reader, Findings& findings) const {
+    if (tensor_.empty()) return ok();
+    const StoreDescription& description = reader.description();
+    findings.only = description.find(tensor_);
+    if (findings.only != nullptr) return ok();
+    std::vector<std::string_view> names;
+    for (const DescribedTensor& tensor : description.tensors) names.push_back(tensor.name);
+    return make_error(Errc::kArgument,
+                      fmt::format("--tensor \"{}\": the store {} has no such tensor{}", tensor_,
+                                  directory_, did_you_mean(tensor_, names)));
+  }
+
+  static Status verify(StoreReader& reader, Findings& findings, Console& console) {
+    Throttle unlimited(0);
+    Collector collector(console, findings.damage);
+    PENSTOCK_TAKE(scrubbed, scrub_store(reader, unlimited, collector, stop_requested()));
+    if (!scrubbed.complete) {
+      return make_error(Errc::kCancelled, "stopped before everything was verified");
     }
+    findings.scrub = scrubbed;
+    findings.verified = true;
+    return ok();
+  }
+
+  /// What must be of one commit.
+  Status read_values(StoreReader& reader, Findings& findings, Console& console) const {
     if (hash_) {
-      auto hash = hash_store(
-          store, findings.description, stop_requested(),
-          [&show](std::uint64_t done, std::uint64_t total) { show("hashed", done, total); });
-      if (!hash) return std::move(hash).error();
-      findings.hash = hash.value();
+      PENSTOCK_TAKE(hash, hash_store(reader, stop_requested(), Progress(console, "hashed")));
+      findings.hash = hash;
+    }
+    findings.stats.clear();
+    if (!stats_) return ok();
+    std::uint64_t total = 0, done = 0;
+    for (const BlockGeometry& block : reader.store().geometry().blocks) {
+      for (const std::uint64_t length : block.lengths) total += length;
+    }
+    const Progress show(console, "read");
+    for (const DescribedTensor& tensor : reader.description().tensors) {
+      if (findings.only != nullptr && findings.only != &tensor) continue;
+      std::uint64_t of_tensor = 0;
+      auto stats = tensor_stats(reader, tensor, stop_requested(), [&](std::uint64_t bytes) {
+        of_tensor = bytes;
+        show(done + bytes, total);
+      });
+      if (!stats) return std::move(stats).error();
+      done += of_tensor;
+      findings.stats.push_back({&tensor, std::move(stats).value()});
     }
     return ok();
   }
 
   std::string directory_;
+  std::string tensor_;
   bool verify_ = false;
   bool hash_ = false;
+  bool stats_ = false;
 };
 
 }  // namespace

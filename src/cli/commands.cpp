@@ -9,6 +9,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
   commands.push_back(make_generate_command());
 #endif
   commands.push_back(make_inspect_command());
+  commands.push_back(make_scrub_command());
   commands.push_back(make_version_command());
   return commands;
 }

@@ -98,6 +98,22 @@ std::uint64_t StoreDescription::parameters() const {
   return sum;
 }
 
+const DescribedGroup* StoreDescription::group_of(std::size_t block) const {
+  for (const DescribedGroup& group : groups) {
+    if (block >= group.first_block && block - group.first_block < group.blocks.size()) {
+      return &group;
+    }
+  }
+  return nullptr;
+}
+
+const DescribedTensor* StoreDescription::find(std::string_view name) const {
+  const auto found = std::lower_bound(
+      tensors.begin(), tensors.end(), name,
+      [](const DescribedTensor& tensor, std::string_view wanted) { return tensor.name < wanted; });
+  return found == tensors.end() || found->name != name ? nullptr : &*found;
+}
+
 Result<StoreDescription> read_description(const Store& store) {
   json root;
   const Status parsed = parse_strict_json(store.geometry().description, "it", kLimits, root);
@@ -108,17 +124,20 @@ Result<StoreDescription> read_description(const Store& store) {
   }
   StoreDescription description;
   for (const json& value : root["groups"]) {
-    auto group = read_group(store, value);
-    if (!group) return std::move(group).error();
-    description.groups.push_back(std::move(group).value());
+    PENSTOCK_TAKE(group, read_group(store, value));
+    description.groups.push_back(std::move(group));
   }
   for (const json& value : root["tensors"]) {
-    auto tensor = read_tensor(store, value, description.groups);
-    if (!tensor) return std::move(tensor).error();
-    description.tensors.push_back(std::move(tensor).value());
+    PENSTOCK_TAKE(tensor, read_tensor(store, value, description.groups));
+    description.tensors.push_back(std::move(tensor));
   }
   std::sort(description.tensors.begin(), description.tensors.end(),
             [](const DescribedTensor& a, const DescribedTensor& b) { return a.name < b.name; });
+  for (std::size_t i = 1; i < description.tensors.size(); ++i) {
+    if (description.tensors[i].name == description.tensors[i - 1].name) {
+      return bad(store, fmt::format("two tensors are named \"{}\"", description.tensors[i].name));
+    }
+  }
   description.trainer_json = root.value("trainer", json::object()).dump();
   return description;
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -37,6 +38,9 @@ struct StoreDescription {
   std::vector<DescribedTensor> tensors;  ///< by name
   std::string trainer_json;              ///< "{}" where there is none
   [[nodiscard]] std::uint64_t parameters() const;
+  /// Null where the block belongs to none.
+  [[nodiscard]] const DescribedGroup* group_of(std::size_t block) const;
+  [[nodiscard]] const DescribedTensor* find(std::string_view name) const;
 };
 
 Result<StoreDescription> read_description(const Store& store);

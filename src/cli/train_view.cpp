@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.hpp"
+#include "cli/json_line.hpp"
 
 namespace penstock {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSchema = "penstock.train/1";
-
-std::string dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 // JSON has no NaN and no infinity.
 json number(double value) {
@@ -47,7 +44,7 @@ std::string step_text(const StepLine& line) {
 
 void TrainView::on_note(std::string_view sentence) {
   if (console_.json()) {
-    console_.data(dump({{"schema", kSchema}, {"event", "note"}, {"text", sentence}}));
+    console_.data(json_line({{"schema", kSchema}, {"event", "note"}, {"text", sentence}}));
   } else {
     console_.note(sentence);
   }
@@ -55,28 +52,28 @@ void TrainView::on_note(std::string_view sentence) {
 
 void TrainView::on_start(const RunStart& start) {
   if (console_.json()) {
-    console_.data(dump({{"schema", kSchema},
-                        {"event", "start"},
-                        {"model", start.model},
-                        {"family", start.family},
-                        {"parameters", start.parameters},
-                        {"state_bytes", start.state_bytes},
-                        {"ram_bytes", start.ram_bytes},
-                        {"data", start.data},
-                        {"data_kind", start.data_kind},
-                        {"vocab", start.vocab},
-                        {"train_tokens", start.train_tokens},
-                        {"held_out_tokens", start.held_out_tokens},
-                        {"bigram_nats", start.bigram_nats},
-                        {"first_step", start.first_step},
-                        {"steps", start.steps},
-                        {"threads", start.threads},
-                        {"scratch", start.scratch},
-                        {"queue", start.queue},
-                        {"drive_read_bytes_per_second", number(start.read_bytes_per_second)},
-                        {"drive_write_bytes_per_second", number(start.write_bytes_per_second)},
-                        {"isa", start.isa},
-                        {"plan", start.plan}}));
+    console_.data(json_line({{"schema", kSchema},
+                             {"event", "start"},
+                             {"model", start.model},
+                             {"family", start.family},
+                             {"parameters", start.parameters},
+                             {"state_bytes", start.state_bytes},
+                             {"ram_bytes", start.ram_bytes},
+                             {"data", start.data},
+                             {"data_kind", start.data_kind},
+                             {"vocab", start.vocab},
+                             {"train_tokens", start.train_tokens},
+                             {"held_out_tokens", start.held_out_tokens},
+                             {"bigram_nats", start.bigram_nats},
+                             {"first_step", start.first_step},
+                             {"steps", start.steps},
+                             {"threads", start.threads},
+                             {"scratch", start.scratch},
+                             {"queue", start.queue},
+                             {"drive_read_bytes_per_second", number(start.read_bytes_per_second)},
+                             {"drive_write_bytes_per_second", number(start.write_bytes_per_second)},
+                             {"isa", start.isa},
+                             {"plan", start.plan}}));
     return;
   }
   console_.note(fmt::format("model  {} ({}), {} parameters, {} of state, {} of RAM", start.model,
@@ -105,32 +102,32 @@ void TrainView::on_step(const StepLine& line) {
   }
   json rates = json::object();
   for (const TierRate& rate : line.rates) rates[rate.tier] = number(rate.bytes_per_second);
-  console_.data(dump({{"schema", kSchema},
-                      {"event", "step"},
-                      {"step", line.step},
-                      {"steps", line.steps},
-                      {"loss", number(line.loss)},
-                      {"lr", number(line.lr)},
-                      {"norm", number(line.norm)},
-                      {"clip", number(line.clip)},
-                      {"applied", line.applied},
-                      {"seconds", number(line.seconds)},
-                      {"tokens_per_second", number(line.tokens_per_second)},
-                      {"bytes_per_second", rates},
-                      {"compute_seconds", number(line.compute_seconds)},
-                      {"percent_of_bound", number(line.percent_of_bound)},
-                      {"percent_of_late_bound", number(line.percent_of_late_bound)},
-                      {"data_index", line.data_index},
-                      {"committed_step", line.committed_step}}));
+  console_.data(json_line({{"schema", kSchema},
+                           {"event", "step"},
+                           {"step", line.step},
+                           {"steps", line.steps},
+                           {"loss", number(line.loss)},
+                           {"lr", number(line.lr)},
+                           {"norm", number(line.norm)},
+                           {"clip", number(line.clip)},
+                           {"applied", line.applied},
+                           {"seconds", number(line.seconds)},
+                           {"tokens_per_second", number(line.tokens_per_second)},
+                           {"bytes_per_second", rates},
+                           {"compute_seconds", number(line.compute_seconds)},
+                           {"percent_of_bound", number(line.percent_of_bound)},
+                           {"percent_of_late_bound", number(line.percent_of_late_bound)},
+                           {"data_index", line.data_index},
+                           {"committed_step", line.committed_step}}));
 }
 
 void TrainView::on_eval(const EvalLine& line) {
   if (console_.json()) {
-    console_.data(dump({{"schema", kSchema},
-                        {"event", "eval"},
-                        {"step", line.step},
-                        {"loss", number(line.loss)},
-                        {"tokens", line.tokens}}));
+    console_.data(json_line({{"schema", kSchema},
+                             {"event", "eval"},
+                             {"step", line.step},
+                             {"loss", number(line.loss)},
+                             {"tokens", line.tokens}}));
   } else {
     console_.note(fmt::format("eval   step {}: held-out loss {:.4f} over {} tokens", line.step,
                               line.loss, line.tokens));
@@ -141,14 +138,14 @@ void TrainView::on_end(const RunEnd& end) {
   end_ = end;
   console_.finish_live();
   if (console_.json()) {
-    console_.data(dump({{"schema", kSchema},
-                        {"event", "end"},
-                        {"step", end.step},
-                        {"committed_step", end.committed_step},
-                        {"stopped", end.stopped},
-                        {"seconds", number(end.seconds)},
-                        {"held_out_loss", number(end.held_out_loss)},
-                        {"hash", end.hash}}));
+    console_.data(json_line({{"schema", kSchema},
+                             {"event", "end"},
+                             {"step", end.step},
+                             {"committed_step", end.committed_step},
+                             {"stopped", end.stopped},
+                             {"seconds", number(end.seconds)},
+                             {"held_out_loss", number(end.held_out_loss)},
+                             {"hash", end.hash}}));
     return;
   }
   console_.note(fmt::format("{} after step {} in {}, committed step {}",

@@ -1,160 +1,28 @@
-// Method: stores with known contents, cut into blocks of different sizes, on a real directory; the
-// hash is computed a second time from the contents themselves.
+// Method: stores with known contents, cut into blocks of different sizes, on a real directory; hash
+// and statistics are computed a second time from the contents themselves.
 
-#include <unistd.h>
-
+#include <bit>
+#include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <numeric>
-#include <string>
-#include <vector>
 
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+#include "cli/store_case.hpp"
+#include "cli/store_hash.hpp"
+#include "cli/store_reader.hpp"
 
-#include "base/checksum.hpp"
-#include "base/random.hpp"
-#include "cli/app.hpp"
-#include "io/page_buffer.hpp"
-#include "io/section_sums.hpp"
-#include "io/store.hpp"
-
-namespace penstock {
+namespace penstock::test {
 namespace {
 
-using nlohmann::json;
-
-constexpr std::uint64_t kGroupElements = 40'000;
-constexpr std::size_t kWidths[] = {2, 2, 4, 4};  // hi, lo, m, v
-
-// Byte `index` of a section of the only group.
-std::byte content(std::size_t section, std::uint64_t index) {
-  return static_cast<std::byte>(mix64(9, section, index));
-}
-
-struct Tensor {
-  const char* name;
-  std::uint64_t offset;
-  std::vector<std::uint64_t> shape;
-};
-// Registered in another order than that of the names, with a gap between.
-const std::vector<Tensor> kTensors = {{"z.small", 0, {5, 3}}, {"a.large", 4096, {300, 100}}};
-
-class InspectTest : public testing::Test {
+class InspectTest : public StoreCase {
  protected:
-  void SetUp() override {
-    directory_ = (std::filesystem::temp_directory_path() /
-                  ("penstock_inspect_" + std::to_string(::getpid())))
-                     .string();
-    std::filesystem::remove_all(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  static json describe(const std::vector<std::uint64_t>& blocks) {
-    json tensors = json::array();
-    for (const Tensor& tensor : kTensors) {
-      tensors.push_back({{"name", tensor.name},
-                         {"group", 0},
-                         {"offset", tensor.offset},
-                         {"shape", tensor.shape},
-                         {"trainable", true}});
-    }
-    return {{"groups",
-             {{{"name", "layer"},
-               {"elements", kGroupElements},
-               {"first_block", 0},
-               {"blocks", blocks}}}},
-            {"tensors", tensors},
-            {"trainer", {{"model", "nano"}}}};
-  }
-
-  void make_store(const std::vector<std::uint64_t>& blocks, const std::string& description) {
-    StoreGeometry geometry;
-    geometry.sections = {{"hi", "bf16", true, 2 * kTileElements},
-                         {"lo", "i16", true, 2 * kTileElements},
-                         {"m", "f32", true, 4 * kTileElements},
-                         {"v", "f32", true, 4 * kTileElements}};
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      BlockGeometry block;
-      block.key = 100 + i;
-      for (const std::size_t width : kWidths) block.lengths.push_back(blocks[i] * width);
-      geometry.blocks.push_back(block);
-    }
-    geometry.description = description;
-    const auto storage = make_posix_storage();
-    auto created = create_store(*storage, directory_, geometry, {});
-    ASSERT_TRUE(created) << created.error().message;
-    Store& store = *created.value();
-    SlotTable table = store.make_table();
-    std::uint64_t first = 0;
-    for (std::size_t block = 0; block < blocks.size(); ++block) {
-      write_block(*storage, store, table, block, first);
-      first += blocks[block];
-    }
-    table.commit_begin();
-    for (std::size_t block = 0; block < blocks.size(); ++block) table.commit_record(block);
-    CommitRecord record;
-    record.step = 3;
-    record.updates = 2;
-    record.blob = {std::byte{1}, std::byte{2}, std::byte{3}};
-    const Status committed = store.commit(record, table.commit_entries());
-    ASSERT_TRUE(committed) << committed.error().message;
-  }
-
-  static void write_block(Storage& storage, const Store& store, SlotTable& table, std::size_t block,
-                          std::uint64_t first_element) {
-    const SlotIndex slot = table.choose_target(block, 2);
-    for (std::size_t section = 0; section < 4; ++section) {
-      const SectionExtent& extent = store.extents(block)[section];
-      PageBuffer bytes(extent.total_bytes());
-      for (std::uint64_t i = 0; i < extent.data_bytes; ++i) {
-        bytes.span()[i] = content(section, first_element * kWidths[section] + i);
-      }
-      const std::uint64_t root =
-          seal_section(store, block, 2, section, bytes.first(extent.total_bytes()));
-      const DriveExtent place = store.slot(slot);
-      ASSERT_TRUE(storage.write_at(place.file, place.offset_bytes + extent.data_offset,
-                                   bytes.first(extent.total_bytes())));
-      table.landed(block, 2, slot, section, root);
-    }
-  }
-
-  static std::string expected_hash() {
-    StreamHash128 hash;
-    for (const Tensor& tensor : {kTensors[1], kTensors[0]}) {  // by name
-      const std::uint64_t elements = std::accumulate(tensor.shape.begin(), tensor.shape.end(),
-                                                     std::uint64_t{1}, std::multiplies<>());
-      for (std::size_t section = 0; section < 4; ++section) {
-        for (std::uint64_t i = 0; i < elements * kWidths[section]; ++i) {
-          const std::byte byte = content(section, tensor.offset * kWidths[section] + i);
-          hash.update(&byte, 1);
-        }
-      }
-    }
-    const std::byte blob[] = {std::byte{1}, std::byte{2}, std::byte{3}};
-    hash.update(blob, sizeof blob);
-    return to_hex(hash.digest());
-  }
-
-  struct Outcome {
-    ExitCode code;
-    std::string out, err;
-  };
-  Outcome inspect(std::vector<const char*> flags = {}) {
-    std::vector<const char*> arguments = {"penstock", "inspect", directory_.c_str()};
+  Outcome inspect(const std::vector<const char*>& flags = {}) {
+    std::vector<const char*> arguments = {"inspect", directory_.c_str()};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    const ExitCode code = run_program(static_cast<int>(arguments.size()), arguments.data());
-    return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+    return run_cli(std::move(arguments));
   }
-
-  std::string directory_;
 };
 
 TEST_F(InspectTest, SaysWhatAStoreHolds) {
-  make_store({kGroupElements}, describe({kGroupElements}).dump());
+  make_store({kGroupElements});
   const Outcome text = inspect();
   EXPECT_EQ(text.code, ExitCode::kOk) << text.err;
   EXPECT_EQ(text.err, "");
@@ -167,7 +35,9 @@ TEST_F(InspectTest, SaysWhatAStoreHolds) {
   EXPECT_EQ(value["parameters"], 30015);
   EXPECT_EQ(value["tensors"][0]["name"], "a.large");
   EXPECT_EQ(value["trainer"]["model"], "nano");
+  EXPECT_EQ(value["damaged"], 0);
   EXPECT_TRUE(value["damage"].empty());
+  EXPECT_FALSE(value.contains("stats"));
 }
 
 TEST_F(InspectTest, HashesTheSameForEveryBlockSize) {
@@ -175,34 +45,141 @@ TEST_F(InspectTest, HashesTheSameForEveryBlockSize) {
       {kGroupElements}, {16384, 16384, 7232}, {4096, 35904}};
   for (const auto& blocks : cuts) {
     std::filesystem::remove_all(directory_);
-    make_store(blocks, describe(blocks).dump());
+    make_store(blocks);
     const Outcome outcome = inspect({"--json", "--hash"});
     ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.err;
-    EXPECT_EQ(json::parse(outcome.out)["hash"], expected_hash()) << blocks.size();
+    EXPECT_EQ(json::parse(outcome.out)["hash"], expected_hash(kFirstStep)) << blocks.size();
   }
 }
 
-TEST_F(InspectTest, FindsFlippedAndMissingBytes) {
-  make_store({kGroupElements}, describe({kGroupElements}).dump());
-  const std::string data = directory_ + "/data.0";
-  const auto offset = json::parse(inspect({"--json"}).out)["slot_bytes"].get<std::uint64_t>() / 2;
-  // Flips a byte of each slot: the committed one is hit wherever it lies.
-  std::fstream file(data, std::ios::in | std::ios::out | std::ios::binary);
-  const std::uint64_t bytes = std::filesystem::file_size(data);
-  for (std::uint64_t at = 8192 + offset; at < bytes; at += 2 * offset) {
-    file.seekg(static_cast<std::streamoff>(at));
-    const char byte = static_cast<char>(file.get());
-    file.seekp(static_cast<std::streamoff>(at));
-    file.put(static_cast<char>(byte ^ 0x10));
+// Method: a training commits twice while the first bytes are hashed, so that the slots of the
+// commit being read are written anew; the hash must be that of one commit, the newest.
+TEST_F(InspectTest, HashesOneCommitWhileATrainingGoesOn) {
+  make_store({16384, 16384, 7232});
+  auto reader = StoreReader::open(*storage_, directory_);
+  ASSERT_TRUE(reader) << reader.error().message;
+  bool moved = false;
+  std::uint64_t step = kFirstStep;
+  std::string hash;
+  const std::atomic<bool> stop = false;
+  const auto once = [&]() -> Status {
+    auto result = hash_store(*reader.value(), stop, [&](std::uint64_t, std::uint64_t) {
+      if (moved) return;
+      moved = true;
+      commit_next(++step);
+      commit_next(++step);
+    });
+    if (!result) return std::move(result).error();
+    hash = to_hex(result.value());
+    return ok();
+  };
+  const Status refused = once();
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(reader.value()->overtaken());
+  EXPECT_EQ(refused.error().code, Errc::kState);
+  EXPECT_NE(refused.error().message.find("went on to step 5 while step 3 was read"),
+            std::string::npos)
+      << refused.error().message;
+  moved = false;
+  const Status done = reader.value()->with_one_commit(3, once);
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(step, kFirstStep + 4);
+  EXPECT_EQ(hash, expected_hash(step));
+  EXPECT_EQ(reader.value()->step(), step);
+}
+
+double decoded(std::size_t section, std::uint64_t element) {
+  std::byte bytes[4] = {};
+  for (std::size_t i = 0; i < kWidths[section]; ++i) {
+    bytes[i] = content(kFirstStep, section, element * kWidths[section] + i);
   }
-  file.close();
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, bytes, 4);
+  if (section == 0) return std::bit_cast<float>(bits << 16);
+  if (section == 1) return static_cast<std::int16_t>(bits);
+  return std::bit_cast<float>(bits);
+}
+
+double decoded_weight(std::uint64_t element) {
+  std::uint32_t bits = 0;
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    bits |= std::to_integer<std::uint32_t>(content(kFirstStep, 0, element * 2 + i)) << (8 * i);
+  }
+  const auto low = static_cast<std::int32_t>(decoded(1, element));
+  return std::bit_cast<float>((bits << 16) + static_cast<std::uint32_t>(low));
+}
+
+TEST_F(InspectTest, GivesStatisticsOfEverySection) {
+  for (const auto& blocks : {std::vector<std::uint64_t>{kGroupElements}, {4096, 16384, 19520}}) {
+    std::filesystem::remove_all(directory_);
+    make_store(blocks);
+    const Outcome outcome = inspect({"--json", "--tensor", "a.large", "--stats"});
+    ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.err;
+    const json value = json::parse(outcome.out);
+    ASSERT_EQ(value["tensors"].size(), 1U);
+    ASSERT_EQ(value["stats"].size(), 5U);
+    for (const json& stats : value["stats"]) {
+      const std::string name = stats["section"];
+      const std::string names = "hi lo m  v  ";
+      std::uint64_t finite = 0, bad = 0;
+      double min = 0, max = 0, sum = 0, squares = 0;
+      for (std::uint64_t i = 0; i < kTensors[1].elements(); ++i) {
+        const std::uint64_t element = kTensors[1].offset + i;
+        const double x =
+            name == "weight" ? decoded_weight(element) : decoded(names.find(name) / 3, element);
+        if (!std::isfinite(x)) {
+          ++bad;
+          continue;
+        }
+        min = finite == 0 ? x : std::min(min, x);
+        max = finite == 0 ? x : std::max(max, x);
+        ++finite;
+        sum += x;
+        squares += x * x;
+      }
+      EXPECT_EQ(stats["tensor"], "a.large");
+      EXPECT_EQ(stats["count"], 30'000) << name;
+      EXPECT_EQ(stats["non_finite"], bad) << name;
+      EXPECT_EQ(stats["min"], min) << name;
+      EXPECT_EQ(stats["max"], max) << name;
+      // The same sums in the same order; the division and root are correctly rounded.
+      EXPECT_EQ(stats["mean"], sum / static_cast<double>(finite)) << name;
+      EXPECT_EQ(stats["rms"], std::sqrt(squares / static_cast<double>(finite))) << name;
+    }
+    EXPECT_GT(value["stats"][1]["non_finite"], 0) << "the contents must hold some";
+  }
+}
+
+TEST_F(InspectTest, GivesStatisticsOfAllTensorsWhereNoneIsNamed) {
+  make_store({kGroupElements});
+  const Outcome outcome = inspect({"--stats"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.err;
+  for (const char* part : {"a.large", "z.small", "weight", "not finite"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part;
+  }
+}
+
+TEST_F(InspectTest, RefusesTensorsThatAreNotThere) {
+  make_store({kGroupElements});
+  const Outcome outcome = inspect({"--tensor", "a.lagre"});
+  EXPECT_EQ(outcome.code, ExitCode::kUsage);
+  EXPECT_NE(outcome.err.find("did you mean \"a.large\""), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+}
+
+TEST_F(InspectTest, FindsFlippedAndMissingBytes) {
+  make_store({kGroupElements});
+  flip(section_offset(0, 2) + 100);
   const Outcome verified = inspect({"--verify"});
   EXPECT_EQ(verified.code, ExitCode::kFailed);
-  EXPECT_NE(verified.out.find("damaged places"), std::string::npos) << verified.out;
+  EXPECT_NE(verified.out.find("1 damaged places"), std::string::npos) << verified.out;
   EXPECT_NE(verified.err.find("is damaged"), std::string::npos) << verified.err;
   EXPECT_EQ(inspect({"--hash"}).code, ExitCode::kFailed);
+  EXPECT_EQ(inspect({"--stats"}).code, ExitCode::kFailed);
+  EXPECT_EQ(inspect({"--stats", "--tensor", "z.small"}).code, ExitCode::kFailed)
+      << "its elements lie in the damaged tile";
 
-  std::filesystem::resize_file(data, 100);
+  std::filesystem::resize_file(directory_ + "/data.0", 100);
   const Outcome cut = inspect();
   EXPECT_EQ(cut.code, ExitCode::kFailed);
   EXPECT_EQ(std::count(cut.err.begin(), cut.err.end(), '\n'), 1) << cut.err;
@@ -220,8 +197,11 @@ TEST_F(InspectTest, RefusesDescriptionsThatDoNotFit) {
   blocks["groups"][0]["blocks"] = {kGroupElements - 1};
   json many = describe({kGroupElements});
   many["groups"][0]["first_block"] = 1;
-  for (const std::string& bad : {std::string("{}"), std::string("nonsense"), outside.dump(),
-                                 overflow.dump(), group.dump(), blocks.dump(), many.dump()}) {
+  json twice = describe({kGroupElements});
+  twice["tensors"][1]["name"] = twice["tensors"][0]["name"];
+  for (const std::string& bad :
+       {std::string("{}"), std::string("nonsense"), outside.dump(), overflow.dump(), group.dump(),
+        blocks.dump(), many.dump(), twice.dump()}) {
     std::filesystem::remove_all(directory_);
     make_store({kGroupElements}, bad);
     const Outcome outcome = inspect({"--hash"});
@@ -232,4 +212,4 @@ TEST_F(InspectTest, RefusesDescriptionsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::test

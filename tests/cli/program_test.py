@@ -40,6 +40,12 @@ class ProgramTest(unittest.TestCase):
             result = run(*arguments)
             self.assertEqual((result.returncode, result.stderr), (0, ""), arguments)
             self.assertIn("Usage", result.stdout)
+        lines = run("--help").stdout.split("Subcommands:")[1].splitlines()
+        for command in (line.split()[0] for line in lines if line.startswith("  ")):
+            text = run(command, "--help").stdout
+            self.assertIn("--json", text, command)
+            if command != "version":
+                self.assertIn(f"penstock {command} ", text.split("Example")[-1], command)
 
     def test_unknown_words(self):
         self.refused(2, 'did you mean "version"', "vershion")
@@ -61,19 +67,51 @@ class ProgramTest(unittest.TestCase):
 
     def test_stores_that_are_none(self):
         self.refused(2, "No such file or directory", "inspect", "/nonexistent/store")
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, "file")
-            with open(path, "wb"):
-                pass
-            self.refused(2, "Not a directory", "inspect", path)
-            result = run("inspect", directory)
-            self.assertNotIn(result.returncode, (0, 77))
-            self.assertEqual(result.stderr.count("\n"), 1)
-            self.assertEqual(os.listdir(directory), ["file"], "inspect must leave nothing behind")
+        for command in ("inspect", "scrub"):
+            with tempfile.TemporaryDirectory() as directory:
+                path = os.path.join(directory, "file")
+                with open(path, "wb"):
+                    pass
+                self.refused(2, "Not a directory", command, path)
+                result = run(command, directory)
+                self.assertNotIn(result.returncode, (0, 77))
+                self.assertEqual(result.stderr.count("\n"), 1)
+                self.assertEqual(os.listdir(directory), ["file"], "it must leave nothing behind")
 
     def test_colors(self):
         self.assertNotIn("\x1b", run("xyzzy").stderr)
         self.assertNotIn("\x1b", run("--color", "never", "xyzzy").stderr)
+
+    def test_json(self):
+        """Data of every command is JSON with a versioned schema, one object a line."""
+        lines = run("--help").stdout.split("Subcommands:")[1].splitlines()
+        commands = {line.split()[0] for line in lines if line.startswith("  ")}
+        with tempfile.TemporaryDirectory() as directory:
+            data = os.path.join(directory, "data")
+            with open(data, "wb") as file:
+                file.write(b"a text that is long enough for a little training\n" * 400)
+            store = os.path.join(directory, "store")
+            calls = [
+                ("train", "train", "--model", "nano", "--seq", "32", "--batch", "2", "--threads",
+                 "1", "--steps", "2", "--eval-tokens", "100", "--data", data, "--store", store),
+                ("generate", "generate", "--store", store, "--tokens", "2", "--threads", "1"),
+                ("inspect", "inspect", store, "--verify", "--hash", "--stats"),
+                ("scrub", "scrub", store),
+                ("version", "version"),
+            ]
+            self.assertEqual(commands - {call[1] for call in calls}, set(),
+                             "a command without a case here")
+            for schema, *arguments in calls:
+                if arguments[0] not in commands:
+                    continue  # a build without the trainer
+                result = run(*arguments, "--json")
+                if "train" not in commands and arguments[0] != "version":
+                    continue
+                self.assertEqual(result.returncode, 0, (arguments, result.stderr))
+                self.assertNotEqual(result.stdout, "", arguments)
+                for line in result.stdout.splitlines():
+                    value = json.loads(line)
+                    self.assertEqual(value["schema"], f"penstock.{schema}/1", arguments)
 
     def test_full_output(self):
         with open("/dev/full", "w") as full:

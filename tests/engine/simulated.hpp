@@ -39,10 +39,10 @@ struct StoreContent {
 /// Opens as a restart would, so that a lock left behind would show.
 inline Result<StoreContent> content_of(Storage& storage, const std::string& directory) {
   PENSTOCK_TRY(store, open_store(storage, directory, StoreOptions{}, true), "open");
-  PENSTOCK_TRY(description, read_description(*store), "description");
+  PENSTOCK_TRY(reader, StoreReader::over(storage, std::move(store)), "description");
   const std::atomic<bool> stop{false};
-  PENSTOCK_TRY(hash, hash_store(*store, description, stop), "hash");
-  return StoreContent{store->committed().step, hash};
+  PENSTOCK_TRY(hash, hash_store(*reader, stop), "hash");
+  return StoreContent{reader->step(), hash};
 }
 
 /// The reference's hash after `step`, with the blob that the runner gave.

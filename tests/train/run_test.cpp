@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "cli/store_description.hpp"
 #include "cli/store_hash.hpp"
 #include "io/storage.hpp"
 #include "io/store.hpp"
@@ -86,12 +85,10 @@ class Recorder final : public TrainObserver {
 
 std::string hash_of(const std::string& directory) {
   const auto storage = make_posix_storage();
-  auto store = open_store(*storage, directory, {}, /*writable=*/false);
-  if (!store) return store.error().message;
-  auto description = read_description(*store.value());
-  if (!description) return description.error().message;
+  auto reader = StoreReader::open(*storage, directory);
+  if (!reader) return reader.error().message;
   const std::atomic<bool> never{false};
-  auto hash = hash_store(*store.value(), description.value(), never);
+  auto hash = hash_store(*reader.value(), never);
   return hash ? to_hex(hash.value()) : hash.error().message;
 }
 
