@@ -28,6 +28,7 @@ class Command {
 std::unique_ptr<Command> make_version_command();
 std::unique_ptr<Command> make_inspect_command();
 std::unique_ptr<Command> make_scrub_command();
+std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_train_command();
 std::unique_ptr<Command> make_generate_command();
 

@@ -10,6 +10,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
 #endif
   commands.push_back(make_inspect_command());
   commands.push_back(make_scrub_command());
+  commands.push_back(make_export_command());
   commands.push_back(make_version_command());
   return commands;
 }

@@ -91,12 +91,15 @@ class ProgramTest(unittest.TestCase):
             with open(data, "wb") as file:
                 file.write(b"a text that is long enough for a little training\n" * 400)
             store = os.path.join(directory, "store")
+            weights = os.path.join(directory, "weights.safetensors")
             calls = [
                 ("train", "train", "--model", "nano", "--seq", "32", "--batch", "2", "--threads",
                  "1", "--steps", "2", "--eval-tokens", "100", "--data", data, "--store", store),
                 ("generate", "generate", "--store", store, "--tokens", "2", "--threads", "1"),
                 ("inspect", "inspect", store, "--verify", "--hash", "--stats"),
                 ("scrub", "scrub", store),
+                ("export", "export", store, "--out", weights),
+                ("safetensors", "inspect", weights),
                 ("version", "version"),
             ]
             self.assertEqual(commands - {call[1] for call in calls}, set(),
