@@ -75,6 +75,19 @@ void Flags::argument(const std::string& name, std::string& target, const std::st
   entries_.back().option->required();
 }
 
+void Flags::arguments(const std::string& name, std::vector<std::string>& target,
+                      const std::string& help) {
+  custom(name, "...", nullptr, help);
+  CLI::Option* option = entries_.back().option;
+  option->expected(CLI::detail::expected_max_vector_size);  // from one on
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  option->required();
+  entries_.back().take = [option, &target](const std::string&) -> Status {
+    target = option->results();
+    return ok();
+  };
+}
+
 void Flags::count(const std::string& name, std::uint64_t& target, std::uint64_t min,
                   std::uint64_t max, const std::string& help) {
   custom(name, "N", count_taker<std::uint64_t>(name, target, min, max), help);

@@ -100,6 +100,7 @@ class ProgramTest(unittest.TestCase):
                 ("scrub", "scrub", store),
                 ("export", "export", store, "--out", weights),
                 ("safetensors", "inspect", weights),
+                ("clean", "clean", directory),
                 ("version", "version"),
             ]
             self.assertEqual(commands - {call[1] for call in calls}, set(),
@@ -108,7 +109,7 @@ class ProgramTest(unittest.TestCase):
                 if arguments[0] not in commands:
                     continue  # a build without the trainer
                 result = run(*arguments, "--json")
-                if "train" not in commands and arguments[0] != "version":
+                if "train" not in commands and arguments[0] not in ("version", "clean"):
                     continue
                 self.assertEqual(result.returncode, 0, (arguments, result.stderr))
                 self.assertNotEqual(result.stdout, "", arguments)
