@@ -211,6 +211,33 @@ TransferEnd transfer_blocking(const PosixFile& file, Transfer& transfer, std::ui
   }
 }
 
+Status check_private_directory(const std::string& directory) {
+  std::string path = directory;  // a slash behind a link's name would mean what it points to
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0) return posix_error("look at", path, errno);
+  const auto refuse = [&](std::string_view why) {
+    return make_error(Errc::kState, fmt::format("\"{}\" {}", path, why));
+  };
+  if (S_ISLNK(facts.st_mode)) {
+    return refuse("is a symbolic link, which may point elsewhere tomorrow; name its target");
+  }
+  if (!S_ISDIR(facts.st_mode)) return refuse("is not a directory; name one");
+  if (facts.st_uid != ::geteuid()) {
+    return refuse(
+        fmt::format("belongs to user {}, not to user {}, who runs this; use a directory "
+                    "of your own",
+                    facts.st_uid, ::geteuid()));
+  }
+  if ((facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return refuse(
+        fmt::format("may be written by others (mode {:04o}), who could exchange its "
+                    "files; run \"chmod 0700\" on it or use another directory",
+                    facts.st_mode & 07777));
+  }
+  return ok();
+}
+
 Status check_request(const IoRequest& request, const PosixFile* file, std::size_t position) {
   if (file == nullptr) {
     return make_error(Errc::kArgument, fmt::format("submit: request {} names file {}, which is not "

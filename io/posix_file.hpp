@@ -71,6 +71,9 @@ TransferEnd transfer_blocking(const PosixFile& file, Transfer& transfer, std::ui
 /// An Error for a failed system call on a path: "<what> \"<path>\": <errno text> (<n>); <advice>".
 Error posix_error(std::string_view what, std::string_view path, int error);
 
+/// See Storage::check_private().
+Status check_private_directory(const std::string& directory);
+
 /// Checks one request as the contract of StorageQueue::submit() asks.
 Status check_request(const IoRequest& request, const PosixFile* file, std::size_t position);
 

@@ -10,11 +10,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/format.h>
 
+#include "base/home_process.hpp"
+#include "io/page_buffer.hpp"
 #include "io/posix_file.hpp"
 #include "io/queue_backends.hpp"
 #include "io/section.hpp"
@@ -25,21 +28,26 @@ namespace {
 
 constexpr std::uint64_t kBounceBytes = 1U << 20;
 
-struct FreeMemory {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-using AlignedBuffer = std::unique_ptr<std::byte, FreeMemory>;
-
-// Zeroed, so that it may also be written as it is.
-Result<AlignedBuffer> aligned_buffer(std::uint64_t bytes, std::uint32_t alignment) {
-  AlignedBuffer buffer(
-      static_cast<std::byte*>(std::aligned_alloc(alignment, round_up(bytes, alignment))));
-  if (!buffer) {
-    return make_error(Errc::kNoMemory, fmt::format("no {} bytes for a transfer buffer", bytes));
+/// A zeroed buffer for transfers to and from memory that is not aligned.
+class BounceBuffer {
+ public:
+  static Result<BounceBuffer> make(std::uint64_t bytes, std::uint32_t alignment) {
+    const std::uint64_t slack = alignment > kPageBytes ? alignment : 0;
+    BounceBuffer buffer{PageBuffer(round_up(bytes, kPageBytes) + slack)};
+    if (buffer.pages_.empty()) {
+      return make_error(Errc::kNoMemory, fmt::format("no {} bytes for a transfer buffer", bytes));
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(buffer.pages_.span().data());
+    buffer.skipped_ = round_up(address, std::max<std::uint64_t>(alignment, 1)) - address;
+    return buffer;
   }
-  std::memset(buffer.get(), 0, round_up(bytes, alignment));
-  return buffer;
-}
+  std::byte* data() { return pages_.span().data() + skipped_; }
+
+ private:
+  explicit BounceBuffer(PageBuffer pages) : pages_(std::move(pages)) {}
+  PageBuffer pages_;
+  std::uint64_t skipped_ = 0;
+};
 
 Error transfer_error(const PosixFile& file, IoOp op, std::uint64_t offset, TransferEnd end) {
   const char* what = op == IoOp::kRead ? "read" : "write";
@@ -98,10 +106,17 @@ class PosixStorage final : public Storage {
   Status remove(const std::string& path) override;
   Status sync_directory(const std::string& path) override { return sync_path(path, O_DIRECTORY); }
   Status make_directory(const std::string& path) override;
+  Status check_private(const std::string& directory) override {
+    return check_private_directory(directory);
+  }
   Result<bool> exists(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& directory) override;
+  Result<bool> is_named(FileId file, const std::string& path) override;
   Result<std::uint64_t> free_bytes(const std::string& directory) override;
   std::uint64_t longest_file_bytes() const override;
+  std::uint64_t unix_seconds() const override {
+    return static_cast<std::uint64_t>(std::max<std::time_t>(::time(nullptr), 0));
+  }
   Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
                                                    const QueueOptions& options) override {
     return make_posix_queue(files_, sink, options);
@@ -114,6 +129,7 @@ class PosixStorage final : public Storage {
         fmt::format("{}: file {} is not open in this storage; open it first", what, file));
   }
   Result<PosixFilePtr> opened(std::string_view what, FileId file) const {
+    PENSTOCK_CHECK_OK(home_.check("the storage"));
     if (PosixFilePtr found = files_->find(file)) return found;
     return not_open(what, file);
   }
@@ -121,6 +137,7 @@ class PosixStorage final : public Storage {
                               std::uint64_t bytes);
   static Status sync_path(const std::string& path, int flags);
 
+  HomeProcess home_;  // a child shares descriptors, and could write where its parent does
   std::shared_ptr<PosixFileTable> files_ = std::make_shared<PosixFileTable>();  // with its queues
 };
 
@@ -137,11 +154,11 @@ Result<std::uint64_t> PosixStorage::size_bytes(FileId file) {
 // For filesystems without fallocate: zeros take the space as well, only slower.
 Status reserve_with_zeros(const PosixFile& file, std::uint64_t from, std::uint64_t bytes) {
   const std::uint64_t align = file.alignment_bytes();
-  auto buffer = aligned_buffer(kBounceBytes, file.alignment_bytes());
+  auto buffer = BounceBuffer::make(kBounceBytes, file.alignment_bytes());
   if (!buffer) return std::move(buffer).error();
   for (std::uint64_t at = round_up(from, align); at < bytes; at += kBounceBytes) {
     const std::uint64_t part = round_up(std::min(kBounceBytes, bytes - at), align);
-    PENSTOCK_CHECK_OK(transfer_all(file, IoOp::kWrite, at, buffer.value().get(), part));
+    PENSTOCK_CHECK_OK(transfer_all(file, IoOp::kWrite, at, buffer.value().data(), part));
   }
   if (::ftruncate(file.descriptor(), static_cast<off_t>(bytes)) != 0) {
     return posix_error("set the length of", file.path(), errno);
@@ -238,14 +255,14 @@ Status PosixStorage::read_at(FileId file, std::uint64_t offset_bytes, std::span<
       reinterpret_cast<std::uintptr_t>(into.data()) % source.alignment_bytes() == 0) {
     return transfer_all(source, IoOp::kRead, offset_bytes, into.data(), into.size());
   }
-  auto bounce =
-      aligned_buffer(std::min<std::uint64_t>(into.size(), kBounceBytes), source.alignment_bytes());
+  auto bounce = BounceBuffer::make(std::min<std::uint64_t>(into.size(), kBounceBytes),
+                                   source.alignment_bytes());
   if (!bounce) return std::move(bounce).error();
   for (std::uint64_t at = 0; at < into.size(); at += kBounceBytes) {
     const std::uint64_t part = std::min<std::uint64_t>(kBounceBytes, into.size() - at);
     PENSTOCK_CHECK_OK(
-        transfer_all(source, IoOp::kRead, offset_bytes + at, bounce.value().get(), part));
-    std::memcpy(into.data() + at, bounce.value().get(), part);
+        transfer_all(source, IoOp::kRead, offset_bytes + at, bounce.value().data(), part));
+    std::memcpy(into.data() + at, bounce.value().data(), part);
   }
   return ok();
 }
@@ -262,14 +279,14 @@ Status PosixStorage::write_at(FileId file, std::uint64_t offset_bytes,
     return transfer_all(target, IoOp::kWrite, offset_bytes, const_cast<std::byte*>(from.data()),
                         from.size());
   }
-  auto bounce =
-      aligned_buffer(std::min<std::uint64_t>(from.size(), kBounceBytes), target.alignment_bytes());
+  auto bounce = BounceBuffer::make(std::min<std::uint64_t>(from.size(), kBounceBytes),
+                                   target.alignment_bytes());
   if (!bounce) return std::move(bounce).error();
   for (std::uint64_t at = 0; at < from.size(); at += kBounceBytes) {
     const std::uint64_t part = std::min<std::uint64_t>(kBounceBytes, from.size() - at);
-    std::memcpy(bounce.value().get(), from.data() + at, part);
+    std::memcpy(bounce.value().data(), from.data() + at, part);
     PENSTOCK_CHECK_OK(
-        transfer_all(target, IoOp::kWrite, offset_bytes + at, bounce.value().get(), part));
+        transfer_all(target, IoOp::kWrite, offset_bytes + at, bounce.value().data(), part));
   }
   return ok();
 }
@@ -348,6 +365,21 @@ Result<bool> PosixStorage::exists(const std::string& path) {
   if (::lstat(path.c_str(), &facts) == 0) return true;
   if (errno == ENOENT || errno == ENOTDIR) return false;
   return posix_error("look for", path, errno);
+}
+
+Result<bool> PosixStorage::is_named(FileId file, const std::string& path) {
+  auto found = opened("look for", file);
+  if (!found) return std::move(found).error();
+  struct stat open_file {
+  }, named{};
+  if (::fstat(found.value()->descriptor(), &open_file) != 0) {
+    return posix_error("look at", found.value()->path(), errno);
+  }
+  if (::lstat(path.c_str(), &named) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) return false;
+    return posix_error("look for", path, errno);
+  }
+  return open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
 }
 
 Result<std::vector<std::string>> PosixStorage::list(const std::string& directory) {

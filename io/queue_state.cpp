@@ -14,6 +14,7 @@ bool QueueState::in_completion() const {
 }
 
 Status QueueState::submit(std::span<const IoRequest> requests) noexcept {
+  PENSTOCK_CHECK_OK(home_.check("the storage queue"));
   constexpr std::size_t kFew = 8;  // batches of a running engine take no memory
   std::array<PosixFilePtr, kFew> few;
   std::vector<PosixFilePtr> many(requests.size() > kFew ? requests.size() : 0);
@@ -62,6 +63,7 @@ void QueueState::deliver(std::unique_lock<std::mutex>& lock,
 }
 
 std::size_t QueueState::drop_queued(Errc code, int sys_errno) noexcept {
+  if (!home_.is_here()) return 0;
   std::unique_lock lock(mutex);
   std::size_t dropped = 0;
   // A sink that submits again from a cancellation must not keep this going for ever.
@@ -76,6 +78,7 @@ std::size_t QueueState::drop_queued(Errc code, int sys_errno) noexcept {
 }
 
 Status QueueState::drain(std::uint64_t timeout_ns) noexcept {
+  PENSTOCK_CHECK_OK(home_.check("the storage queue"));
   std::unique_lock lock(mutex);
   const auto idle = [this] { return book.in_flight() == 0; };
   // Capped: an "endless" timeout must not overflow the clock.
@@ -88,11 +91,13 @@ Status QueueState::drain(std::uint64_t timeout_ns) noexcept {
 }
 
 IoStats QueueState::stats() noexcept {
+  if (!home_.is_here()) return {};
   const std::lock_guard lock(mutex);
   return book.stats(steady_now_ns());
 }
 
 bool QueueState::shut_down() noexcept {
+  if (!home_.is_here()) return false;
   {
     const std::lock_guard lock(mutex);
     closing = true;

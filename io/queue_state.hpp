@@ -9,6 +9,7 @@
 ///      until no delivery is under way, so the sink may die right after.
 ///   3. A QueueState is shared by the queue and its I/O threads. If a thread outlives the bounded
 ///      wait of the destructor (the kernel still owns memory), the state lives on with it.
+///   4. In a forked child nothing is locked, submitted or waited for: the threads are not there.
 
 #include <atomic>
 #include <condition_variable>
@@ -17,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/home_process.hpp"
 #include "io/request_book.hpp"
 
 namespace penstock {
@@ -56,6 +58,7 @@ class QueueState {
  private:
   [[nodiscard]] bool in_completion() const;
 
+  HomeProcess home_;
   std::shared_ptr<PosixFileTable> files_;  // outlives the storage if the queue does
   CompletionSink& sink_;
   std::condition_variable progress_;  // room for requests, or a request less in flight

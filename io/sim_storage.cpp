@@ -43,11 +43,18 @@ class SimStorageImpl final : public SimStorage {
   Status remove(const std::string& path) override;
   Status sync_directory(const std::string& path) override;
   Status make_directory(const std::string& path) override;
+  Status check_private(const std::string&) override { return ok(); }  // there is one user
   Result<bool> exists(const std::string& path) override {
     return drive_->find_node(path) != nullptr;
   }
   Result<std::vector<std::string>> list(const std::string& directory) override;
+  Result<bool> is_named(FileId file, const std::string& path) override {
+    auto found = opened(file, "look for");
+    if (!found) return std::move(found).error();
+    return drive_->find_node(path) == found.value()->node;
+  }
   Result<std::uint64_t> free_bytes(const std::string& directory) override;
+  std::uint64_t unix_seconds() const override { return drive_->timeline.now_ns() / 1'000'000'000; }
   Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
                                                    const QueueOptions& options) override {
     return std::unique_ptr<StorageQueue>(std::make_unique<sim::SimQueue>(drive_, sink, options));

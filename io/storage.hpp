@@ -54,8 +54,8 @@ class Storage {
   virtual Status preallocate(FileId file, std::uint64_t bytes) = 0;
   /// Makes all completed writes of the file durable. A failure is final: never retry.
   virtual Status sync_data(FileId file) = 0;
-  /// Exclusive advisory lock on the file's own descriptor. kState when another process or another
-  /// opening of the file holds it. Held until close().
+  /// Exclusive advisory lock on the file's own descriptor. kState with EWOULDBLOCK when another
+  /// process or another opening of the file holds it. Held until close().
   virtual Status lock(FileId file) = 0;
 
   /// Blocking transfers for headers and tools; same alignment rules as the queue's.
@@ -74,12 +74,20 @@ class Storage {
   /// Makes creations, renames and removals in the directory durable.
   virtual Status sync_directory(const std::string& path) = 0;
   virtual Status make_directory(const std::string& path) = 0;  ///< mode 0700; fine if it exists
+  /// Whether a directory is this user's alone to write in: kState when it is a symbolic link,
+  /// another user's, or writable by group or others, which could exchange files under a run.
+  virtual Status check_private(const std::string& directory) = 0;
   [[nodiscard]] virtual Result<bool> exists(const std::string& path) = 0;
+  /// Whether `path` still leads to this open file: false once it, or a directory on the way, was
+  /// removed, moved or exchanged.
+  [[nodiscard]] virtual Result<bool> is_named(FileId file, const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list(
       const std::string& directory) = 0;  ///< names, sorted
   virtual Result<std::uint64_t> free_bytes(const std::string& directory) = 0;
   /// The longest file this process may write, as limits of its own say (ulimit -f).
   [[nodiscard]] virtual std::uint64_t longest_file_bytes() const { return ~std::uint64_t{0}; }
+  /// Wall clock, for texts: seconds since 1970. Virtual in a simulation.
+  [[nodiscard]] virtual std::uint64_t unix_seconds() const = 0;
 
   /// A queue over this storage's files. `sink` must outlive it.
   virtual Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,

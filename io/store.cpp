@@ -116,6 +116,7 @@ Status StoreImpl::write_commit(const CommitRecord& record, std::span<const SlotE
   if (!parts_.options.faults.skip_data_flush) {
     PENSTOCK_CHECK_OK(parts_.storage.sync_data(parts_.file.id()));
   }
+  PENSTOCK_CHECK_OK(check_place());
   PENSTOCK_CHECK_OK(write_manifests(record.step, bytes.value()));
 
   const std::optional<std::uint64_t> previous =
@@ -125,6 +126,19 @@ Status StoreImpl::write_commit(const CommitRecord& record, std::span<const SlotE
   has_commit_ = true;
   remove_old_manifests(record.step, previous);
   return ok();
+}
+
+/// Manifests are written by name, so the names must still be this store's: its directory may have
+/// been moved, and another store put in its place.
+Status StoreImpl::check_place() const {
+  const std::string path = data_path(parts_.directory);
+  auto named = parts_.storage.is_named(parts_.file.id(), path);
+  if (!named) return std::move(named).error();
+  if (named.value()) return ok();
+  return make_error(Errc::kState,
+                    fmt::format("{} is no longer the file of this store: it or its directory was "
+                                "moved or exchanged during the run; move it back and open it again",
+                                path));
 }
 
 Status StoreImpl::write_manifests(std::uint64_t step, std::span<const std::byte> bytes) {

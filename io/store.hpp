@@ -49,6 +49,7 @@ struct StoreOptions {
   ProtocolFaults faults;
   std::uint64_t lock_wait_ns = 30'000'000'000;  ///< for a dead owner's last writes
   std::uint64_t uuid_seed = 0;  ///< of create: 0 draws a random uuid, else a replayable one
+  std::function<void(const std::string& sentence)> notice;  ///< told before a wait for a lock
 };
 
 /// What a commit records beside the table.

@@ -122,7 +122,7 @@ Result<DataFile> open_data_file(Storage& storage, const std::string& directory, 
   auto id = storage.open(data_path(directory), how);
   if (!id) return std::move(id).error();
   DataFile data{OpenFile(storage, id.value())};
-  PENSTOCK_CHECK_OK(lock_data_file(storage, data.file.id(), directory, options.lock_wait_ns));
+  PENSTOCK_CHECK_OK(lock_data_file(storage, data.file.id(), data_path(directory), options));
   if (!exists) return data;
   // Its creator may have committed between our look at the directory and our lock.
   auto still = check_directory(storage, directory);
@@ -169,6 +169,7 @@ Status prepare_directory(Storage& storage, const std::string& directory) {
   auto exists = storage.exists(directory);
   if (!exists) return std::move(exists).error();
   if (!exists.value()) PENSTOCK_CHECK_OK(storage.make_directory(directory));
+  PENSTOCK_CHECK_OK(storage.check_private(directory));
   Status synced = storage.sync_directory(parent_of(directory));
   const bool forbidden =
       !synced && (synced.error().sys_errno == EACCES || synced.error().sys_errno == EPERM);

@@ -54,10 +54,10 @@ struct ManifestName {
 /// The manifests in a directory, sorted by step.
 Result<std::vector<ManifestName>> list_manifests(Storage& storage, const std::string& directory);
 
-/// Locks the data file. A running owner is an error at once; a dead one's last writes are waited
-/// for.
-Status lock_data_file(Storage& storage, FileId file, const std::string& directory,
-                      std::uint64_t wait_ns);
+/// Locks the data file, open from `path`. kState with EWOULDBLOCK when it is in use: at once where
+/// its owner runs; a dead one's last writes are waited for.
+Status lock_data_file(Storage& storage, FileId file, const std::string& path,
+                      const StoreOptions& options);
 
 /// The header a file of this geometry has.
 [[nodiscard]] DataHeader make_header(const StoreUuid& uuid, const StoreLayout& layout,
@@ -119,6 +119,7 @@ class StoreImpl final : public Store {
  private:
   Status check_commit(const CommitRecord& record, std::span<const SlotEntry> entries) const;
   Status write_commit(const CommitRecord& record, std::span<const SlotEntry> entries);
+  Status check_place() const;
   Status write_manifests(std::uint64_t step, std::span<const std::byte> bytes);
   void remove_old_manifests(std::uint64_t newest, std::optional<std::uint64_t> previous);
 

@@ -1,21 +1,17 @@
-// Names and the lock of a store's directory.
+// Names in a store's directory.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <thread>
 
 #include "io/store_impl.hpp"
-#include "io/store_owner.hpp"
 
 namespace penstock {
 namespace {
 
 constexpr std::string_view kPrefix = "manifest.";
 constexpr std::string_view kTemporary = ".tmp";
-constexpr std::chrono::milliseconds kLockPoll{20};
 
 }  // namespace
 
@@ -57,36 +53,6 @@ Result<std::vector<ManifestName>> list_manifests(Storage& storage, const std::st
   std::stable_sort(manifests.begin(), manifests.end(),
                    [](const ManifestName& x, const ManifestName& y) { return x.step < y.step; });
   return manifests;
-}
-
-Status lock_data_file(Storage& storage, FileId file, const std::string& directory,
-                      std::uint64_t wait_ns) {
-  using Clock = std::chrono::steady_clock;
-  const auto wait =
-      std::chrono::nanoseconds(std::min<std::uint64_t>(wait_ns, std::uint64_t{3'600'000'000'000}));
-  const Clock::time_point end = Clock::now() + wait;
-  for (;;) {
-    Status locked = storage.lock(file);
-    if (locked || locked.error().code != Errc::kState) return locked;
-    const auto owner = read_owner(storage, directory);
-    if (owner && is_running(owner.value())) {
-      return make_error(Errc::kState,
-                        fmt::format("{} is in use by pid {} on {}; end that process or use another "
-                                    "directory",
-                                    directory, owner.value().pid, owner.value().host));
-    }
-    const Clock::time_point now = Clock::now();
-    if (now >= end) {
-      const std::string who = owner ? fmt::format("pid {} on {}, which is not running here",
-                                                  owner.value().pid, owner.value().host)
-                                    : std::string("an unknown process");
-      return make_error(Errc::kState,
-                        fmt::format("{} is still locked after {} ms by the last writes of {}; wait "
-                                    "for the drive and open it again",
-                                    directory, wait.count() / 1'000'000, who));
-    }
-    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kLockPoll, end - now));
-  }
 }
 
 DataHeader make_header(const StoreUuid& uuid, const StoreLayout& layout, std::uint64_t file_bytes,

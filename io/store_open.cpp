@@ -279,6 +279,7 @@ Result<OpenFile> open_data_file(Storage& storage, const std::string& directory, 
     return make_error(Errc::kState, fmt::format("{} does not exist; create a store in {} first",
                                                 path, directory));
   }
+  if (writable) PENSTOCK_CHECK_OK(storage.check_private(directory));
   OpenOptions how;
   how.write = writable;
   auto id = storage.open(path, how);
@@ -291,7 +292,7 @@ Result<std::unique_ptr<Store>> open_once(Storage& storage, const std::string& di
   auto file = open_data_file(storage, directory, writable);
   if (!file) return std::move(file).error();
   if (writable) {
-    PENSTOCK_CHECK_OK(lock_data_file(storage, file.value().id(), directory, options.lock_wait_ns));
+    PENSTOCK_CHECK_OK(lock_data_file(storage, file.value().id(), data_path(directory), options));
   }
   auto names = list_manifests(storage, directory);
   if (!names) return std::move(names).error();

@@ -67,6 +67,7 @@ Status EngineImpl::check_gradient(TensorId tensor, WeightType type, std::uint32_
 
 Status EngineImpl::gradient(TensorId tensor, const void* values, WeightType type, std::uint32_t k,
                             std::uint32_t n) {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   {
     const Lock lock(mutex_);
     PENSTOCK_CHECK_OK(sticky());

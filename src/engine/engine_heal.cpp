@@ -6,6 +6,7 @@
 
 #include "engine/engine_impl.hpp"
 #include "engine/tiles.hpp"
+#include "io/page_buffer.hpp"
 
 namespace penstock {
 
@@ -13,10 +14,14 @@ namespace penstock {
 Status EngineImpl::heal_section(std::uint32_t block, std::size_t section, const SlotEntry& entry) {
   const SectionExtent& extent = store_->extents(block)[section];
   // A rare path, and the frame may hold tiles that are updated already: other memory.
-  std::vector<std::byte> memory(extent.total_bytes() + kPageBytes);
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  std::byte* bounce = memory.data() + (round_up(address, kPageBytes) - address);
-  PENSTOCK_CHECK_OK(store_->read_section(block, section, entry, {bounce, extent.total_bytes()}));
+  PageBuffer memory(extent.total_bytes());
+  if (memory.empty()) {
+    return make_error(Errc::kNoMemory,
+                      fmt::format("{} bytes for a second reading of {} are not to be had",
+                                  extent.total_bytes(), block_name(block)));
+  }
+  PENSTOCK_CHECK_OK(store_->read_section(block, section, entry, memory.span()));
+  const std::byte* bounce = memory.span().data();
   const auto* sums = reinterpret_cast<const std::uint64_t*>(bounce + extent.padded_bytes);
   const bool all = section == kHiSection;
   const std::uint32_t bytes = element_bytes(section);
@@ -81,8 +86,8 @@ void EngineImpl::heal_task(void* self, std::uint64_t operation_id) {
   const Lock lock(engine.mutex_);
   if (!engine.task_over(std::move(status))) return;
   PENSTOCK_LOG(engine.parts_.logger, LogLevel::kWarning,
-               "{}: what was read did not match its sum; a second read did",
-               engine.block_name(block));
+               "block {} in {}: what was read did not match its sum; a second read did", block,
+               engine.options_.directory);
   if (operation.command.kind == Command::Kind::kUpdate) engine.rest_unverified_[block] = 0;
   engine.finish(id, operation.roots);
 }

@@ -13,8 +13,10 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <new>
 
 #include "base/counters.hpp"
+#include "base/home_process.hpp"
 #include "engine/engine.hpp"
 #include "engine/layout.hpp"
 #include "mem/arena.hpp"
@@ -34,6 +36,9 @@ class EngineImpl final : public Engine, private CompletionSink {
   static Result<std::unique_ptr<Engine>> make(const EngineParts& parts,
                                               const EngineOptions& options, const ModelSpec& model);
   ~EngineImpl() override;
+  /// In a forked child the engine is left as it is: its threads, which destructors would wait for,
+  /// are not there.
+  static void operator delete(EngineImpl* engine, std::destroying_delete_t) noexcept;
 
   const Plan& plan() const override { return plan_; }
   std::uint64_t tensor_offset(TensorId tensor) const override {
@@ -69,6 +74,10 @@ class EngineImpl final : public Engine, private CompletionSink {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  static constexpr std::string_view kEngine = "the engine";
+
+  /// For facts: a forked child has one thread and perhaps a mutex that is locked for ever.
+  [[nodiscard]] Lock lock_for_facts() const { return home_.is_here() ? Lock(mutex_) : Lock(); }
 
   struct Operation {
     Command command;
@@ -181,6 +190,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   void release(GroupId group) noexcept override;
 
   // Fixed after open().
+  HomeProcess home_;
   EngineParts parts_;
   EngineOptions options_;
   ModelSpec model_;

@@ -20,22 +20,23 @@ constexpr std::uint64_t kPartBits = 1;
 // --- facts -----------------------------------------------------------------------------------
 
 std::uint64_t EngineImpl::step() const {
-  const Lock lock(mutex_);
+  const Lock lock = lock_for_facts();
   return step_;
 }
 std::uint64_t EngineImpl::updates() const {
-  const Lock lock(mutex_);
+  const Lock lock = lock_for_facts();
   return updates_;
 }
 std::uint64_t EngineImpl::committed_step() const {
-  const Lock lock(mutex_);
+  const Lock lock = lock_for_facts();
   return committed_step_;
 }
 std::uint64_t EngineImpl::waited_ns() const {
-  const Lock lock(mutex_);
+  const Lock lock = lock_for_facts();
   return waited_ns_;
 }
 Status EngineImpl::error() const {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   const Lock lock(mutex_);
   return sticky();
 }
@@ -67,7 +68,10 @@ bool EngineImpl::task_over(Status status) {
 void EngineImpl::fail(Error error) {
   if (failure_) return;
   failure_ = std::make_unique<Error>(std::move(error));
-  PENSTOCK_LOG(parts_.logger, LogLevel::kError, "engine stopped: {}", failure_->message);
+  // Names of tensors are the user's business: errors are returned with them, logs keep them out.
+  PENSTOCK_LOG(parts_.logger, LogLevel::kError,
+               "the engine of {} stopped; every call now returns the reason", options_.directory);
+  PENSTOCK_LOG(parts_.logger, LogLevel::kDebug, "the engine stopped: {}", failure_->message);
   changed_.notify_all();
 }
 

@@ -50,6 +50,12 @@ EngineImpl::~EngineImpl() {
   queue_.reset();  // waits for the drive; what outlives the wait stays the kernel's
 }
 
+void EngineImpl::operator delete(EngineImpl* engine, std::destroying_delete_t) noexcept {
+  if (!engine->home_.is_here()) return;
+  engine->~EngineImpl();
+  ::operator delete(engine);
+}
+
 // --- store and plan --------------------------------------------------------------------------
 
 Status EngineImpl::plan_for(std::uint32_t block_elements) {
@@ -62,8 +68,13 @@ Status EngineImpl::plan_for(std::uint32_t block_elements) {
 }
 
 Status EngineImpl::open_store_and_plan() {
-  const StoreOptions store_options{options_.scratch, options_.faults, StoreOptions{}.lock_wait_ns,
-                                   options_.uuid_seed};
+  StoreOptions store_options;
+  store_options.scratch = options_.scratch;
+  store_options.faults = options_.faults;
+  store_options.uuid_seed = options_.uuid_seed;
+  store_options.notice = [this](const std::string& sentence) {
+    PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "{}", sentence);
+  };
   bool resume = false;
   if (!options_.scratch) {
     PENSTOCK_TAKE(found, holds_commit(parts_.storage, options_.directory));
@@ -93,17 +104,16 @@ Status EngineImpl::open_store_and_plan() {
   store_ = std::move(store);
   resumed_ = true;
   const std::string& description = store_->geometry().description;
-  PENSTOCK_CHECK_OK(compare_model(description, options_.directory, model_, layout_));
+  PENSTOCK_CHECK_OK(compare_model(store_->geometry(), options_.directory, model_, layout_));
   PENSTOCK_CHECK_OK(compare_trainer(description, options_.directory, options_.description_json));
   PENSTOCK_TAKE(block_elements, block_elements_of(description, options_.directory));
   PENSTOCK_CHECK_OK(plan_for(block_elements));
-  if (plan_.blocks.size() != store_->geometry().blocks.size() ||
-      store_->geometry().layout_hash != layout_hash(model_, layout_)) {
+  if (plan_.blocks.size() != store_->geometry().blocks.size()) {
     return make_error(
-        Errc::kState,
-        fmt::format("the store in {} was laid out for another model; use the model it "
-                    "was made with or another directory",
-                    options_.directory));
+        Errc::kCorrupt,
+        fmt::format("the store in {} has {} blocks, its model needs {}; it was put "
+                    "together from two stores",
+                    options_.directory, store_->geometry().blocks.size(), plan_.blocks.size()));
   }
   return ok();
 }

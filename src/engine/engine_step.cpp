@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/engine_impl.hpp"
+#include "io/page_buffer.hpp"
 
 namespace penstock {
 namespace {
@@ -18,6 +19,7 @@ constexpr std::uint64_t kRankDeadlineNs = 120'000'000'000;
 }  // namespace
 
 Status EngineImpl::step_begin() {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   const Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (in_step_ || in_eval_) {
@@ -36,6 +38,7 @@ Status EngineImpl::step_begin() {
 }
 
 Result<GroupLease> EngineImpl::acquire(GroupId group) {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (group >= plan_.groups.size()) {
@@ -71,6 +74,7 @@ Result<GroupLease> EngineImpl::acquire(GroupId group) {
 }
 
 void EngineImpl::release(GroupId group) noexcept {
+  if (!home_.is_here()) return;
   const Lock lock(mutex_);
   scheduler_->release(group);
   run_commands();
@@ -113,10 +117,12 @@ Status EngineImpl::judge(const StepInput& input, StepReport& report) {
 }
 
 Result<StepReport> EngineImpl::step_end(const StepInput& input, std::span<const std::byte> blob) {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   return end_step(&input, blob);
 }
 
 Result<StepReport> EngineImpl::step_skip(std::span<const std::byte> blob) {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   return end_step(nullptr, blob);
 }
 
@@ -183,6 +189,7 @@ Result<StepReport> EngineImpl::end_step(const StepInput* input, std::span<const 
 // --- evaluation ------------------------------------------------------------------------------
 
 Status EngineImpl::eval_begin() {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   const Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (in_step_ || in_eval_) {
@@ -195,6 +202,7 @@ Status EngineImpl::eval_begin() {
 }
 
 Status EngineImpl::eval_end() {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   const Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (!in_eval_) return make_error(Errc::kState, "no evaluation is under way; begin one first");
@@ -207,6 +215,7 @@ Status EngineImpl::eval_end() {
 // --- level 1 ---------------------------------------------------------------------------------
 
 Status EngineImpl::wait(TensorId tensor, std::uint64_t updates) {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (tensor >= model_.tensors.size() || updates > updates_) {
@@ -226,6 +235,7 @@ Status EngineImpl::wait(TensorId tensor, std::uint64_t updates) {
 }
 
 Result<bool> EngineImpl::query(TensorId tensor, std::uint64_t updates) {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   const Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   if (tensor >= model_.tensors.size() || updates > updates_) {
@@ -242,6 +252,7 @@ Result<bool> EngineImpl::query(TensorId tensor, std::uint64_t updates) {
 // --- persistence -----------------------------------------------------------------------------
 
 Status EngineImpl::flush() {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
   flushing_ = true;
@@ -263,6 +274,7 @@ Status EngineImpl::flush() {
 }
 
 Status EngineImpl::export_master(TensorId tensor, float* out) {
+  PENSTOCK_CHECK_OK(home_.check(kEngine));
   if (tensor >= model_.tensors.size()) {
     return make_error(Errc::kArgument, fmt::format("there is no tensor {}", tensor));
   }
@@ -286,17 +298,13 @@ Status EngineImpl::export_master(TensorId tensor, float* out) {
     const bool in_frame = scheduler_->rest_in_frame(b);
     scheduler_->hold(group);
     lock.unlock();
-    std::vector<std::byte> memory(
-        trainable && !in_frame ? store_->extents(b)[kLoSection].total_bytes() + kPageBytes : 0);
+    PageBuffer memory(trainable && !in_frame ? store_->extents(b)[kLoSection].total_bytes() : 0);
     const std::uint16_t* lo = nullptr;
     if (trainable && in_frame) {
       lo = reinterpret_cast<const std::uint16_t*>(section_data(b, kLoSection));
     } else if (trainable) {
-      const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-      std::byte* bounce = memory.data() + (round_up(address, kPageBytes) - address);
-      status = store_->read_section(b, kLoSection, entry,
-                                    {bounce, store_->extents(b)[kLoSection].total_bytes()});
-      lo = reinterpret_cast<const std::uint16_t*>(bounce);
+      status = store_->read_section(b, kLoSection, entry, memory.span());
+      lo = reinterpret_cast<const std::uint16_t*>(memory.span().data());
     }
     if (status) {
       std::vector<std::uint16_t> zeros(trainable ? 0 : range.elements);

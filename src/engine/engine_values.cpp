@@ -1,11 +1,14 @@
 // Weights at opening: first versions into a new store, and level 1's arrays out of it.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/checksum.hpp"
 #include "base/random.hpp"
 #include "engine/engine_impl.hpp"
+#include "io/page_buffer.hpp"
 
 namespace penstock {
 namespace {
@@ -141,39 +144,48 @@ Status EngineImpl::hand_out(const Range& range, std::span<std::byte> bounce) {
                 std::size_t{range.elements} * kHiBytes);
     return ok();
   }
-  std::vector<std::uint16_t> zeros(tensor.trainable ? 0 : range.elements);
-  const std::uint16_t* lo = zeros.data();
+  const std::uint16_t zeros[kFillPiece] = {};
+  const std::uint16_t* lo = nullptr;
   if (tensor.trainable) {
     const auto rest = bounce.subspan(hi_bytes, extents[kLoSection].total_bytes());
     PENSTOCK_CHECK_OK(store_->read_section(range.block, kLoSection, entry, rest));
     lo = reinterpret_cast<const std::uint16_t*>(rest.data()) + range.first_in_block;
   }
-  std::vector<float> master(range.elements);
-  kernels_.join(range.elements, hi, lo, master.data());
-  if (tensor.weight_type == WeightType::kF32) {
-    std::copy(master.begin(), master.end(),
-              static_cast<float*>(tensor.weights) + range.first_in_tensor);
-  } else {
-    kernels_.f32_to_f16(range.elements, master.data(),
-                        static_cast<std::uint16_t*>(tensor.weights) + range.first_in_tensor);
+  for (std::uint32_t at = 0; at < range.elements; at += kFillPiece) {
+    const std::uint32_t count = std::min(kFillPiece, range.elements - at);
+    const std::uint64_t to = range.first_in_tensor + at;
+    const std::uint16_t* rest = lo != nullptr ? lo + at : zeros;
+    if (tensor.weight_type == WeightType::kF32) {
+      kernels_.join(count, hi + at, rest, static_cast<float*>(tensor.weights) + to);
+    } else {
+      float master[kFillPiece];
+      kernels_.join(count, hi + at, rest, master);
+      kernels_.f32_to_f16(count, master, static_cast<std::uint16_t*>(tensor.weights) + to);
+    }
   }
   return ok();
 }
 
 Status EngineImpl::hand_out_weights() {
   if (model_.level != Level::kStates) return ok();
-  std::vector<std::byte> memory;
+  std::uint64_t largest = 0;
+  for (std::uint32_t b = 0; b < plan_.blocks.size(); ++b) {
+    const auto& extents = store_->extents(b);
+    largest =
+        std::max(largest, extents[kHiSection].total_bytes() + extents[kLoSection].total_bytes());
+  }
+  PageBuffer bounce(largest);
+  if (bounce.empty()) {
+    return make_error(Errc::kNoMemory,
+                      fmt::format("{} bytes to hand out the weights of {} are not to be had",
+                                  largest, options_.directory));
+  }
   for (TensorId t = 0; t < model_.tensors.size(); ++t) {
     const TensorSpec& tensor = model_.tensors[t];
     const bool has_them = !resumed_ && tensor.init.kind == Init::Kind::kWeights;
     if (tensor.weights == nullptr || has_them) continue;
     for (const Range& range : layout_.tensor_ranges(t)) {
-      const auto& extents = store_->extents(range.block);
-      memory.resize(extents[kHiSection].total_bytes() + extents[kLoSection].total_bytes() +
-                    kPageBytes);
-      const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-      const std::size_t skip = round_up(address, kPageBytes) - address;
-      PENSTOCK_CHECK_OK(hand_out(range, std::span(memory).subspan(skip)));
+      PENSTOCK_CHECK_OK(hand_out(range, bounce.span()));
     }
   }
   return ok();

@@ -18,6 +18,7 @@ using nlohmann::json;
 constexpr std::uint64_t kSmallAlignment = 64;
 constexpr std::size_t kMaxName = 255, kMaxDimensions = 8;
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 48;
+constexpr std::string_view kRule = "adamw", kLadder = "fp32";
 
 Result<std::uint64_t> count_elements(const TensorSpec& tensor) {
   const auto bad = [&](const std::string& why) {
@@ -172,7 +173,12 @@ std::uint64_t layout_hash(const ModelSpec& model, const Layout& layout) {
     add(static_cast<std::uint64_t>(text.size()));
     hash.update(text.data(), text.size());
   };
-  add_text("adamw/fp32");
+  add_text(kRule);
+  add_text(kLadder);
+  for (const SectionSpec& section : fp32_sections()) {
+    add_text(section.name);
+    add_text(section.codec);
+  }
   for (TensorId id = 0; id < model.tensors.size(); ++id) {
     const TensorSpec& tensor = model.tensors[id];
     add_text(tensor.name);
@@ -210,8 +216,8 @@ std::string describe_model(const EngineOptions& options, const ModelSpec& model,
   json trainer = parse(options.description_json);
   if (trainer.is_discarded()) trainer = json::object();
   const json description = {{"schema", "penstock.store/1"},
-                            {"rule", "adamw"},
-                            {"ladder", "fp32"},
+                            {"rule", kRule},
+                            {"ladder", kLadder},
                             {"block_elements", plan.block_elements},
                             {"seed", options.seed},
                             {"groups", groups},
@@ -234,43 +240,87 @@ Result<std::uint32_t> block_elements_of(std::string_view description, std::strin
   return static_cast<std::uint32_t>(elements);
 }
 
-Status compare_model(std::string_view description, std::string_view directory,
+namespace {
+
+// Each names the first difference between a store and a model, or is empty.
+
+std::string rule_difference(const json& stored, const std::vector<SectionSpec>& sections) {
+  for (const auto& [key, mine] : {std::pair{"rule", kRule}, std::pair{"ladder", kLadder}}) {
+    const std::string theirs = stored.value(key, "");
+    if (theirs == mine) continue;
+    return fmt::format("its {} is \"{}\", this run's is \"{}\"", key, theirs, mine);
+  }
+  const std::vector<SectionSpec> mine = fp32_sections();
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const std::string codec = i < sections.size() ? sections[i].codec : "";
+    const std::string name = i < sections.size() ? sections[i].name : "";
+    if (name == mine[i].name && codec == mine[i].codec) continue;
+    return fmt::format(
+        "its section {} is \"{}\" of type \"{}\", this run's is \"{}\" of type \"{}\"", i, name,
+        codec, mine[i].name, mine[i].codec);
+  }
+  if (sections.size() == mine.size()) return "";
+  return fmt::format("it has {} sections, this run {}", sections.size(), mine.size());
+}
+
+std::string group_difference(const json& groups, const ModelSpec& model) {
+  for (GroupId id = 0; id < model.groups.size() && id < groups.size(); ++id) {
+    const std::string theirs = groups[id].is_object() ? groups[id].value("name", "") : "";
+    if (theirs == model.groups[id]) continue;
+    return fmt::format("its group {} is \"{}\", this model's is \"{}\"", id, theirs,
+                       model.groups[id]);
+  }
+  if (groups.size() == model.groups.size()) return "";
+  return fmt::format("it has {} groups, this model {}", groups.size(), model.groups.size());
+}
+
+std::string tensor_difference(const json& tensors, const ModelSpec& model, const Layout& layout) {
+  for (TensorId id = 0; id < model.tensors.size(); ++id) {
+    const TensorSpec& tensor = model.tensors[id];
+    if (id >= tensors.size()) return fmt::format("it has no tensor \"{}\"", tensor.name);
+    const json& stored = tensors[id];
+    const std::string name = stored.is_object() ? stored.value("name", "") : "";
+    if (name != tensor.name) {
+      return fmt::format("its tensor {} is \"{}\", this model's is \"{}\"", id, name, tensor.name);
+    }
+    for (const auto& [key, mine] : {std::pair<const char*, json>{"shape", shape_of(tensor)},
+                                    {"trainable", tensor.trainable},
+                                    {"group", tensor.group},
+                                    {"offset", layout.tensors()[id].offset}}) {
+      const json theirs = stored.value(key, json());
+      if (theirs == mine) continue;
+      return fmt::format("tensor \"{}\" has {} {} there and {} here", name, key, theirs.dump(),
+                         mine.dump());
+    }
+  }
+  if (tensors.size() == model.tensors.size()) return "";
+  return fmt::format("it has {} tensors, this model {}", tensors.size(), model.tensors.size());
+}
+
+}  // namespace
+
+Status compare_model(const StoreGeometry& stored, std::string_view directory,
                      const ModelSpec& model, const Layout& layout) {
-  const json value = parse(description);
+  const json value = parse(stored.description);
   if (!value.is_object() || !value.contains("tensors") || !value["tensors"].is_array() ||
       !value.contains("groups") || !value["groups"].is_array()) {
     return not_ours(directory);
   }
-  const json& tensors = value["tensors"];
-  const auto differs = [&](const std::string& what) {
+  std::string difference = rule_difference(value, stored.sections);
+  if (difference.empty()) difference = tensor_difference(value["tensors"], model, layout);
+  if (difference.empty()) difference = group_difference(value["groups"], model);
+  if (!difference.empty()) {
     return make_error(Errc::kState,
                       fmt::format("the store in {} holds another model: {}; use the model it was "
                                   "made with or another directory",
-                                  directory, what));
-  };
-  for (TensorId id = 0; id < model.tensors.size(); ++id) {
-    const TensorSpec& tensor = model.tensors[id];
-    if (id >= tensors.size()) {
-      return differs(fmt::format("it has no tensor \"{}\"", tensor.name));
-    }
-    const json& stored = tensors[id];
-    if (!stored.is_object() || stored.value("name", "") != tensor.name) {
-      return differs(fmt::format("its tensor {} is \"{}\", this model's is \"{}\"", id,
-                                 stored.is_object() ? stored.value("name", "") : "", tensor.name));
-    }
-    if (stored.value("shape", json()) != shape_of(tensor) ||
-        stored.value("group", ~0U) != tensor.group ||
-        stored.value("offset", ~std::uint64_t{0}) != layout.tensors()[id].offset ||
-        stored.value("trainable", true) != tensor.trainable) {
-      return differs(fmt::format("tensor \"{}\" has shape {} there and {} here", tensor.name,
-                                 stored.value("shape", json()).dump(), shape_of(tensor).dump()));
-    }
+                                  directory, difference));
   }
-  if (tensors.size() != model.tensors.size()) {
-    return differs(
-        fmt::format("it has {} tensors, this model {}", tensors.size(), model.tensors.size()));
-  }
-  return ok();
+  if (stored.layout_hash == layout_hash(model, layout)) return ok();
+  return make_error(
+      Errc::kCorrupt,
+      fmt::format("the store in {} describes this model, but its layout hash is {:#x} instead of "
+                  "{:#x}; it was put together from two stores",
+                  directory, stored.layout_hash, layout_hash(model, layout)));
 }
 
 Status compare_trainer(std::string_view description, std::string_view directory,

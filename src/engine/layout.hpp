@@ -62,7 +62,7 @@ class Layout {
 [[nodiscard]] PlanRequest make_plan_request(const EngineOptions& options, const ModelSpec& model,
                                             const Layout& layout);
 
-/// The JSON kept with the store, and the hash over names, shapes, types, rule and ladder.
+/// The JSON kept with the store, and the hash over names, shapes, places, types, rule and ladder.
 [[nodiscard]] std::string describe_model(const EngineOptions& options, const ModelSpec& model,
                                          const Layout& layout, const Plan& plan);
 [[nodiscard]] std::uint64_t layout_hash(const ModelSpec& model, const Layout& layout);
@@ -71,8 +71,9 @@ class Layout {
 /// below `directory` names the store in messages.
 [[nodiscard]] Result<std::uint32_t> block_elements_of(std::string_view description,
                                                       std::string_view directory);
-/// kState names the first tensor that differs from the store's.
-Status compare_model(std::string_view description, std::string_view directory,
+/// kState names the first thing that differs from the store's: rule, ladder, the type of a section,
+/// a group or a tensor. kCorrupt when nothing does and yet the layout hashes differ.
+Status compare_model(const StoreGeometry& stored, std::string_view directory,
                      const ModelSpec& model, const Layout& layout);
 /// kState names the trainer's values that differ, unless one of both is absent.
 Status compare_trainer(std::string_view description, std::string_view directory,

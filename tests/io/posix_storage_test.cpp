@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 #include <seccomp.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 
+#include "base/memory_facts.hpp"
+#include "io/page_buffer.hpp"
 #include "io/storage_worlds.hpp"
 
 namespace penstock::testing {
@@ -52,6 +55,84 @@ TEST_F(PosixStorageTest, SymbolicLinksAreNotFollowed) {
   EXPECT_FALSE(storage_.write_file(world_.path("link"), {}).ok());
   EXPECT_FALSE(storage_.open(world_.path("link"), {.create = true}).ok());
   EXPECT_FALSE(storage_.sync_file(world_.path("link")).ok());
+}
+
+TEST_F(PosixStorageTest, ADirectoryThatOthersMayChangeIsNotPrivate) {
+  const auto refused = [&](const std::string& path, const std::string& why) {
+    const Status status = storage_.check_private(path);
+    if (status) return path + " was accepted";
+    EXPECT_EQ(status.error().code, Errc::kState);
+    const std::string& message = status.error().message;
+    return message.find(why) == std::string::npos ? message : std::string();
+  };
+  const std::string own = world_.path("own");
+  ASSERT_TRUE(storage_.make_directory(own).ok());
+  EXPECT_TRUE(storage_.check_private(own).ok());
+  EXPECT_TRUE(storage_.check_private(own + "//").ok());
+  for (const mode_t mode : {mode_t{0720}, mode_t{0702}, mode_t{01777}}) {
+    ASSERT_EQ(::chmod(own.c_str(), mode), 0);
+    EXPECT_EQ(refused(own, "chmod 0700"), "");
+  }
+  ASSERT_EQ(::chmod(own.c_str(), 0755), 0);
+  EXPECT_TRUE(storage_.check_private(own).ok()) << "others may look at the names";
+  const std::string link = world_.path("link");
+  ASSERT_EQ(::symlink(own.c_str(), link.c_str()), 0);
+  for (const char* slash : {"", "/", "//"}) EXPECT_EQ(refused(link + slash, "symbolic link"), "");
+  ASSERT_TRUE(storage_.write_file(world_.path("file"), {}).ok());
+  EXPECT_EQ(refused(world_.path("file"), "not a directory"), "");
+  EXPECT_EQ(storage_.check_private(world_.path("nothing")).error().sys_errno, ENOENT);
+}
+
+TEST_F(PosixStorageTest, AnotherUsersDirectoryIsNotPrivate) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away; run as root";
+  ASSERT_EQ(::chown(world_.directory().c_str(), 65534, 65534), 0);
+  const Status status = storage_.check_private(world_.directory());
+  ASSERT_EQ(::chown(world_.directory().c_str(), 0, 0), 0);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("belongs to user 65534"), std::string::npos);
+}
+
+TEST_F(PosixStorageTest, AForkedChildCannotTouchItsParentsFiles) {
+  const FileId file = storage_.open(world_.path("f"), {.create = true}).value();
+  Pages page(kPageBytes);
+  fill_pattern(page.span(), 1);
+  ASSERT_TRUE(storage_.write_at(file, 0, page.span()).ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::memset(page.data(), 0, kPageBytes);
+    const bool refused = storage_.write_at(file, 0, page.span()).error().code == Errc::kState &&
+                         storage_.read_at(file, 0, page.span()).error().code == Errc::kState &&
+                         storage_.sync_data(file).error().code == Errc::kState &&
+                         storage_.lock(file).error().code == Errc::kState;
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  ASSERT_TRUE(storage_.read_at(file, 0, page.span()).ok());
+  EXPECT_TRUE(has_pattern(page.span(), 1));
+}
+
+TEST(PageBufferTest, IsZeroGuardedAndLeftOutOfChildrenAndCoreDumps) {
+  PageBuffer buffer(5000);
+  ASSERT_EQ(buffer.span().size(), 2 * kPageBytes);
+  const std::byte* data = buffer.span().data();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % kPageBytes, 0U);
+  for (const std::byte byte : buffer.span()) ASSERT_EQ(byte, std::byte{0});
+  EXPECT_TRUE(is_mapped(data + 2 * kPageBytes - 1));
+  EXPECT_FALSE(is_mapped(data + 2 * kPageBytes));
+  PageBuffer moved = std::move(buffer);
+  EXPECT_EQ(moved.span().data(), data);
+  EXPECT_TRUE(PageBuffer(~std::uint64_t{0}).empty());
+
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(is_mapped(data) ? 1 : 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child sees the buffer";
+  const std::string flags = vm_flags(data);
+  if (flags.empty()) GTEST_SKIP() << "the kernel has no CONFIG_PROC_PAGE_MONITOR: dumps unchecked";
+  EXPECT_NE(flags.find(" dd "), std::string::npos) << "no MADV_DONTDUMP in:" << flags;
 }
 
 TEST_F(PosixStorageTest, ADescriptorIsNotInherited) {

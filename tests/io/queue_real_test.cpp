@@ -4,6 +4,8 @@
 #include <linux/limits.h>
 #include <seccomp.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -36,6 +38,26 @@ TEST_P(RealQueueTest, ManyThreadsMaySubmit) {
   submit({request(IoOp::kRead, read.data(), kThreads * kEach, 0, kThreads * kEach)});
   drain();
   EXPECT_TRUE(has_pattern(read.span(), 8));
+}
+
+TEST_P(RealQueueTest, AForkedChildCannotUseIt) {
+  Pages memory(kPageBytes);
+  fill_pattern(memory.span(), 8);
+  const IoRequest one = request(IoOp::kWrite, memory.data(), 1, 0, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool refused = queue_->submit({&one, 1}).error().code == Errc::kState &&
+                         queue_->drain(kPatienceNs).error().code == Errc::kState &&
+                         queue_->drop_queued() == 0 && queue_->stats().writes == 0;
+    queue_.reset();  // waits for no thread that the child has not
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  ASSERT_TRUE(queue_->submit({&one, 1}).ok());
+  drain();
+  sink_.expect_exactly_once(1);
 }
 
 // The limit on file size cuts a write short and then refuses the rest.

@@ -204,6 +204,29 @@ TEST_F(StoreTest, NewerHeadersAreUnsupportedWithAdvice) {
   }
 }
 
+TEST_F(StoreTest, NewerMinorsAndUnknownCompatibleFeaturesAreIgnored) {
+  make_committed(1);
+  DataHeader header = decode_header(bytes_of("data.0"), "x").value();
+  header.minor += 1;
+  header.compatible_bits = std::uint64_t{1} << 63 | 5;
+  PageBuffer pages(8192);
+  encode_header(header, pages.first(4096));
+  encode_header(header, pages.span().subspan(4096));
+  overwrite("data.0", 0, pages.span());
+  auto store = open();
+  ASSERT_TRUE(store);
+  expect_state(*store, 1);
+  SlotTable table = store->make_table();
+  write_all(*store, table, 2);
+  ASSERT_TRUE(commit_all(*store, table, 2));
+  store.reset();
+  EXPECT_EQ(decode_header(bytes_of("data.0"), "x").value().compatible_bits, header.compatible_bits)
+      << "what is not understood is left as it is";
+  auto again = open();
+  ASSERT_TRUE(again);
+  expect_state(*again, 2);
+}
+
 TEST_F(StoreTest, CutAndExtendedDataFilesAreCorrupt) {
   make_committed(0);
   const std::vector<std::byte> whole = bytes_of("data.0");

@@ -77,6 +77,10 @@ class FailingStorage final : public Storage {
     if (strikes(true)) return error(path);
     return storage_.sync_directory(path);
   }
+  Status check_private(const std::string& path) override {
+    if (strikes(false)) return error(path);
+    return storage_.check_private(path);
+  }
   Status make_directory(const std::string& path) override {
     if (strikes(true)) return error(path);
     return storage_.make_directory(path);
@@ -89,6 +93,11 @@ class FailingStorage final : public Storage {
     if (strikes(false)) return error(directory);
     return storage_.list(directory);
   }
+  Result<bool> is_named(FileId file, const std::string& path) override {
+    if (strikes(false)) return error(path);
+    return storage_.is_named(file, path);
+  }
+  std::uint64_t unix_seconds() const override { return storage_.unix_seconds(); }
   Result<std::uint64_t> free_bytes(const std::string& directory) override {
     if (strikes(false)) return error(directory);
     return storage_.free_bytes(directory);

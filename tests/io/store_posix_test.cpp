@@ -70,6 +70,33 @@ TEST_F(StorePosixTest, CommittedStateComesBackWithPrivateFiles) {
   }
 }
 
+TEST_F(StorePosixTest, ADirectoryThatOthersMayChangeIsRefusedUntouched) {
+  const auto message = [&](const auto& store) {
+    return store ? std::string("accepted") : store.error().message;
+  };
+  const std::string target = root_ + "/target";
+  ASSERT_TRUE(fs::create_directory(target));
+  fs::create_directory_symlink(target, root_ + "/link");
+  const auto linked = create_store(*storage_, root_ + "/link", small_geometry(), quick_options());
+  EXPECT_NE(message(linked).find("symbolic link"), std::string::npos) << message(linked);
+  ASSERT_EQ(chmod(target.c_str(), 0777), 0);
+  const auto open_to_all = create_store(*storage_, target, small_geometry(), quick_options());
+  EXPECT_NE(message(open_to_all).find("chmod 0700"), std::string::npos) << message(open_to_all);
+  EXPECT_TRUE(fs::is_empty(target));
+
+  train(0);
+  struct stat facts {};
+  ASSERT_EQ(stat(directory_.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0700U);
+  ASSERT_EQ(chmod(directory_.c_str(), 0770), 0);
+  const auto opened = open_store(*storage_, directory_, quick_options(), true);
+  EXPECT_NE(message(opened).find("chmod 0700"), std::string::npos) << message(opened);
+  EXPECT_TRUE(open_store(*storage_, directory_, quick_options(), false))
+      << "a reader writes nothing";
+  ASSERT_EQ(chmod(directory_.c_str(), 0700), 0);
+  EXPECT_TRUE(open_store(*storage_, directory_, quick_options(), true));
+}
+
 TEST_F(StorePosixTest, ACutDataFileIsCorrupt) {
   train(0);
   fs::resize_file(directory_ + "/data.0", fs::file_size(directory_ + "/data.0") - 4096);
@@ -99,6 +126,7 @@ TEST_F(StorePosixTest, SurvivesSigkill) {
     const pid_t child = fork();
     if (child == 0) {
       close(ends[0]);
+      storage_ = make_posix_storage();  // the parent's is not for its children
       train(1'000'000, ends[1]);
       _exit(1);
     }

@@ -4,15 +4,16 @@
 
 #include <cerrno>
 
+#include "io/forwarding_storage.hpp"
 #include "io/store_fixture.hpp"
 
 namespace penstock::test {
 namespace {
 
 /// Passes everything on, but pages of one file that are bad are not returned.
-class BadPages final : public Storage {
+class BadPages final : public ForwardingStorage {
  public:
-  explicit BadPages(Storage& under) : under_(under) {}
+  explicit BadPages(Storage& under) : ForwardingStorage(under) {}
   /// Reads that touch [begin, end) of any file fail.
   void set_bad(std::uint64_t begin, std::uint64_t end) { begin_ = begin, end_ = end; }
   std::uint64_t failures_left = ~std::uint64_t{0};
@@ -25,48 +26,8 @@ class BadPages final : public Storage {
     }
     return under_.read_at(file, offset, into);
   }
-  Result<FileId> open(const std::string& path, const OpenOptions& how) override {
-    return under_.open(path, how);
-  }
-  Status close(FileId file) override { return under_.close(file); }
-  Result<std::uint64_t> size_bytes(FileId file) override { return under_.size_bytes(file); }
-  std::uint32_t alignment_bytes(FileId file) const override { return under_.alignment_bytes(file); }
-  bool is_direct(FileId file) const override { return under_.is_direct(file); }
-  Status preallocate(FileId file, std::uint64_t bytes) override {
-    return under_.preallocate(file, bytes);
-  }
-  Status sync_data(FileId file) override { return under_.sync_data(file); }
-  Status lock(FileId file) override { return under_.lock(file); }
-  Status write_at(FileId file, std::uint64_t offset, std::span<const std::byte> from) override {
-    return under_.write_at(file, offset, from);
-  }
-  Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max) override {
-    return under_.read_file(path, max);
-  }
-  Status write_file(const std::string& path, std::span<const std::byte> bytes) override {
-    return under_.write_file(path, bytes);
-  }
-  Status sync_file(const std::string& path) override { return under_.sync_file(path); }
-  Status rename(const std::string& from, const std::string& to) override {
-    return under_.rename(from, to);
-  }
-  Status remove(const std::string& path) override { return under_.remove(path); }
-  Status sync_directory(const std::string& path) override { return under_.sync_directory(path); }
-  Status make_directory(const std::string& path) override { return under_.make_directory(path); }
-  Result<bool> exists(const std::string& path) override { return under_.exists(path); }
-  Result<std::vector<std::string>> list(const std::string& directory) override {
-    return under_.list(directory);
-  }
-  Result<std::uint64_t> free_bytes(const std::string& directory) override {
-    return under_.free_bytes(directory);
-  }
-  Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
-                                                   const QueueOptions& options) override {
-    return under_.make_queue(sink, options);
-  }
 
  private:
-  Storage& under_;
   std::uint64_t begin_ = 0, end_ = 0;
 };
 

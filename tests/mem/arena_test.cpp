@@ -8,17 +8,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <vector>
 
+#include "base/memory_facts.hpp"
 #include "base/units.hpp"
 
 namespace penstock {
 namespace {
+
+using testing::is_mapped;
+using testing::vm_flags;
 
 class ArenaTest : public ::testing::Test {
  protected:
@@ -33,33 +35,6 @@ class ArenaTest : public ::testing::Test {
 
 bool all_zero(const std::byte* data, std::uint64_t bytes) {
   return std::all_of(data, data + bytes, [](std::byte b) { return b == std::byte{0}; });
-}
-
-/// Whether the kernel can read one byte there; asks without touching it.
-bool is_mapped(const std::byte* address) {
-  int ends[2];
-  if (pipe(ends) != 0) return false;
-  const bool mapped = write(ends[1], address, 1) == 1;
-  close(ends[0]);
-  close(ends[1]);
-  return mapped;
-}
-
-/// The VmFlags of the mapping that begins at `address`, by /proc/self/smaps.
-std::string vm_flags(const std::byte* address) {
-  std::ifstream smaps("/proc/self/smaps");
-  std::string line;
-  bool inside = false;
-  while (std::getline(smaps, line)) {
-    std::uintptr_t begin = 0;
-    std::uintptr_t end = 0;
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) {
-      inside = begin == reinterpret_cast<std::uintptr_t>(address);
-    } else if (inside && line.starts_with("VmFlags:")) {
-      return line.substr(8) + " ";
-    }
-  }
-  return {};
 }
 
 TEST_F(ArenaTest, IsAlignedZeroResidentAndExactlyAccounted) {
