@@ -63,6 +63,12 @@ class Stream final : public CompletionSink {
     changed_.notify_all();
   }
 
+  /// After run().
+  [[nodiscard]] std::uint64_t moved_bytes() {
+    const std::lock_guard lock(mutex_);
+    return moved_;
+  }
+
  private:
   Status submit(std::uint64_t place) noexcept {
     std::uint64_t piece = 0;
@@ -115,6 +121,7 @@ Result<DriveRates> measure_drive(Storage& storage, FileId file, std::uint64_t of
     Stream stream(op, file, offset_bytes, bytes, memory);
     PENSTOCK_TRY(queue, storage.make_queue(stream, {}), "measure drive");
     PENSTOCK_TRY(rate, stream.run(*queue, seconds), "measure drive");
+    if (op == IoOp::kWrite) rates.written_bytes = stream.moved_bytes();
     (op == IoOp::kWrite ? rates.write_bytes_per_second : rates.read_bytes_per_second) = rate;
   }
   return rates;

@@ -20,6 +20,7 @@ namespace penstock {
 struct DriveRates {
   double read_bytes_per_second = 0.0;  ///< 0: not measured
   double write_bytes_per_second = 0.0;
+  std::uint64_t written_bytes = 0;  ///< what measuring cost the drive
 };
 
 /// Uses `memory` (page aligned, at least 2 MiB) for transfers of 1 MiB within

@@ -44,7 +44,7 @@ enum class TrafficKind : std::uint8_t {
   kCommitOfRamHomed,  ///< written only so that a commit holds what is at home in RAM
   kSpill,             ///< did not fit: out to a lower tier and back within the step
   kTiedReuse,         ///< further uses of a tied tensor
-  kInitial,           ///< the first version of a store
+  kInitial,           ///< the first version of a store, and measuring its drive
 };
 inline constexpr std::size_t kTrafficKinds = 6;
 

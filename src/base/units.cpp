@@ -137,6 +137,11 @@ std::string format_bytes(std::uint64_t bytes) {
   return with_unit(static_cast<double>(bytes), 1024.0, kNames);
 }
 
+std::string format_drive_bytes(std::uint64_t bytes) {
+  static constexpr std::array kNames = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  return with_unit(static_cast<double>(bytes), 1000.0, kNames);
+}
+
 std::string format_rate(double bytes_per_second) {
   static constexpr std::array kNames = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
   if (!std::isfinite(bytes_per_second) || bytes_per_second < 0) return "unknown rate";

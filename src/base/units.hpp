@@ -29,6 +29,9 @@ inline constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
 /// most, trailing zeros dropped. For people: not exact.
 [[nodiscard]] std::string format_bytes(std::uint64_t bytes);
 
+/// "84 GB": decimal, as drives and what they endure are specified. For people: not exact.
+[[nodiscard]] std::string format_drive_bytes(std::uint64_t bytes);
+
 /// "3.2 GB/s": decimal, as drives are specified.
 [[nodiscard]] std::string format_rate(double bytes_per_second);
 

@@ -11,6 +11,7 @@
 #include "cli/store_reader.hpp"
 #include "cli/store_scrub.hpp"
 #include "cli/tensor_stats.hpp"
+#include "cli/wear_view.hpp"
 #include "model/did_you_mean.hpp"
 
 namespace penstock {
@@ -66,6 +67,7 @@ class InspectCommand final : public Command {
     flags.on("--verify", verify_, "Read everything and compare it with its checksums");
     flags.on("--hash", hash_, "One hash of weights, moments and trainer state");
     flags.text("--tensor", tensor_, "Only this tensor");
+    declare_endurance(flags, endurance_bytes_);
     flags.on("--stats", stats_,
              "Smallest, largest, mean, root mean square, and how many are not finite");
   }
@@ -77,6 +79,8 @@ class InspectCommand final : public Command {
     PENSTOCK_TAKE(opened, StoreReader::open(*storage, directory_));
     StoreReader& reader = *opened;
     Findings findings;
+    findings.endurance_bytes = endurance_bytes_;
+    findings.wear = drive_lives({directory_});
     PENSTOCK_CHECK_OK(find_tensor(reader, findings));
     if (verify_) PENSTOCK_CHECK_OK(verify(reader, findings, console));
     PENSTOCK_CHECK_OK(
@@ -154,6 +158,7 @@ class InspectCommand final : public Command {
 
   std::string directory_;
   std::string tensor_;
+  std::uint64_t endurance_bytes_ = 0;
   bool verify_ = false;
   bool hash_ = false;
   bool stats_ = false;

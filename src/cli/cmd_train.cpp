@@ -6,6 +6,7 @@
 #include "cli/signals.hpp"
 #include "cli/train_flags.hpp"
 #include "cli/train_view.hpp"
+#include "cli/wear_view.hpp"
 
 namespace penstock {
 namespace {
@@ -20,12 +21,15 @@ class TrainCommand final : public Command {
     return "Example: penstock train --model tiny --data book.txt --store run1 --ram 60MiB\n"
            "Ctrl-C stops after the step under way; the same command with --resume goes on.";
   }
-  void declare(Flags& flags) override { flags_.declare(flags); }
+  void declare(Flags& flags) override {
+    flags_.declare(flags);
+    declare_endurance(flags, endurance_bytes_);
+  }
 
   Result<ExitCode> run(Console& console) override {
     auto options = flags_.finish();
     if (!options) return std::move(options).error();
-    TrainView view(console);
+    TrainView view(console, endurance_bytes_);
     const Status status = run_train(options.value(), view, stop_requested());
     if (!status) return status.error();
     if (!view.end().stopped) return ExitCode::kOk;
@@ -41,6 +45,7 @@ class TrainCommand final : public Command {
 
  private:
   TrainFlags flags_;
+  std::uint64_t endurance_bytes_ = 0;
 };
 
 }  // namespace

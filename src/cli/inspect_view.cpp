@@ -8,6 +8,8 @@
 
 #include "base/units.hpp"
 #include "cli/json_line.hpp"
+#include "cli/store_wear.hpp"
+#include "cli/wear_view.hpp"
 
 namespace penstock {
 namespace {
@@ -57,6 +59,14 @@ json stats_json(const Findings& findings) {
   return all;
 }
 
+json wear_json(const Findings& findings, const Store& store) {
+  return {{"most_bytes_per_step", most_bytes_per_step(store)},
+          {"most_bytes", most_bytes_so_far(store)},
+          {"endurance_used", endurance_json(most_bytes_so_far(store), findings.endurance_bytes)},
+          {"drives", drives_json(findings.wear)},
+          {"notes", findings.wear.notes}};
+}
+
 json to_json(const Findings& findings, const StoreReader& reader) {
   const Store& store = reader.store();
   const StoreDescription& description = reader.description();
@@ -90,6 +100,7 @@ json to_json(const Findings& findings, const StoreReader& reader) {
   value["sections"] = sections;
   value["groups"] = groups;
   value["tensors"] = tensors;
+  value["wear"] = wear_json(findings, store);
   value["trainer"] = json::parse(description.trainer_json, nullptr, false);
   if (findings.verified) {
     value["damaged"] = findings.scrub.damaged;
@@ -118,6 +129,16 @@ void print_store(const StoreReader& reader, Console& console) {
   console.data(fmt::format("sections    {}", sections));
   console.data(fmt::format("trainer     {}", description.trainer_json));
   if (!store.open_note().empty()) console.data(fmt::format("note        {}", store.open_note()));
+}
+
+void print_wear(const Findings& findings, const Store& store, Console& console) {
+  const std::uint64_t bytes = most_bytes_so_far(store);
+  console.data(fmt::format(
+      "wear        at most {} a step, {} so far{}", format_drive_bytes(most_bytes_per_step(store)),
+      format_drive_bytes(bytes), endurance_text(bytes, findings.endurance_bytes)));
+  for (const std::string& line : wear_lines(findings.wear, 0)) {
+    console.data(fmt::format("            {}", line));
+  }
 }
 
 void print_tensor(const DescribedTensor& tensor, const StoreDescription& description,
@@ -175,6 +196,7 @@ void show_findings(const Findings& findings, const StoreReader& reader, Console&
     return;
   }
   print_store(reader, console);
+  print_wear(findings, reader.store(), console);
   if (findings.only != nullptr) print_tensor(*findings.only, reader.description(), console);
   if (findings.verified) print_damage(findings, reader, console);
   if (findings.hash) console.data(fmt::format("hash        {}", to_hex(*findings.hash)));

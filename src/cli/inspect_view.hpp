@@ -14,6 +14,7 @@
 #include "cli/store_reader.hpp"
 #include "cli/store_scrub.hpp"
 #include "cli/tensor_stats.hpp"
+#include "topo/drive_wear.hpp"
 
 namespace penstock {
 
@@ -27,6 +28,8 @@ struct Findings {
   ScrubResult scrub;
   std::vector<Damage> damage;  ///< the first of it
   std::optional<Hash128> hash;
+  std::uint64_t endurance_bytes = 0;      ///< of its drives; 0: not given
+  WearReport wear;                        ///< what its drives say
   const DescribedTensor* only = nullptr;  ///< the tensor that was asked for; null: all
   std::vector<TensorFindings> stats;      ///< empty: not asked for
 };

@@ -1,5 +1,6 @@
 #include "cli/train_view.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 
 #include "base/units.hpp"
 #include "cli/json_line.hpp"
+#include "cli/wear_view.hpp"
 
 namespace penstock {
 namespace {
@@ -69,6 +71,7 @@ void TrainView::on_start(const RunStart& start) {
                              {"steps", start.steps},
                              {"threads", start.threads},
                              {"scratch", start.scratch},
+                             {"planned_write_bytes", start.planned_write_bytes},
                              {"queue", start.queue},
                              {"drive_read_bytes_per_second", number(start.read_bytes_per_second)},
                              {"drive_write_bytes_per_second", number(start.write_bytes_per_second)},
@@ -89,6 +92,13 @@ void TrainView::on_start(const RunStart& start) {
   console_.note(
       fmt::format("run    {} threads, {} kernels, {}", start.threads, start.isa, start.queue));
   if (!start.plan.empty()) console_.note(fmt::format("plan   {}", start.plan));
+  if (endurance_bytes_ > 0) {
+    const std::uint64_t steps = start.steps - std::min(start.steps, start.first_step);
+    console_.note(fmt::format("wear   {} a step by the plan, {} in {} steps{}",
+                              format_drive_bytes(start.planned_write_bytes),
+                              format_drive_bytes(start.planned_write_bytes * steps), steps,
+                              endurance_text(start.planned_write_bytes * steps, endurance_bytes_)));
+  }
   if (start.first_step > 0) {
     console_.note(fmt::format("resumed after step {} of {}", start.first_step, start.steps));
   }
@@ -137,6 +147,7 @@ void TrainView::on_eval(const EvalLine& line) {
 void TrainView::on_end(const RunEnd& end) {
   end_ = end;
   console_.finish_live();
+  const std::uint64_t written = end.written_bytes + end.first_written_bytes;
   if (console_.json()) {
     console_.data(json_line({{"schema", kSchema},
                              {"event", "end"},
@@ -145,13 +156,32 @@ void TrainView::on_end(const RunEnd& end) {
                              {"stopped", end.stopped},
                              {"seconds", number(end.seconds)},
                              {"held_out_loss", number(end.held_out_loss)},
+                             {"steps", end.steps},
+                             {"written_bytes", end.written_bytes},
+                             {"first_written_bytes", end.first_written_bytes},
+                             {"endurance_used", endurance_json(written, endurance_bytes_)},
+                             {"drives", drives_json(end.wear)},
+                             {"wear_notes", end.wear.notes},
                              {"hash", end.hash}}));
     return;
   }
   console_.note(fmt::format("{} after step {} in {}, committed step {}",
                             end.stopped ? "stopped" : "done", end.step, clock_text(end.seconds),
                             end.committed_step));
+  show_wear(end);
   if (!end.hash.empty()) console_.note(fmt::format("hash   {}", end.hash));
+}
+
+void TrainView::show_wear(const RunEnd& end) {
+  const std::uint64_t written = end.written_bytes + end.first_written_bytes;
+  std::string text = fmt::format("wear   {} written", format_drive_bytes(written));
+  if (end.steps > 0) {
+    text += fmt::format(", {} a step", format_drive_bytes(end.written_bytes / end.steps));
+  }
+  console_.note(text + endurance_text(written, endurance_bytes_));
+  for (const std::string& line : wear_lines(end.wear, end.written_bytes)) {
+    console_.note(fmt::format("       {}", line));
+  }
 }
 
 }  // namespace penstock

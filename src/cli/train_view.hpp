@@ -13,7 +13,9 @@ namespace penstock {
 
 class TrainView final : public TrainObserver {
  public:
-  explicit TrainView(Console& console) : console_(console) {}
+  /// `endurance_bytes`: what the drives are rated for, 0: not given.
+  TrainView(Console& console, std::uint64_t endurance_bytes)
+      : console_(console), endurance_bytes_(endurance_bytes) {}
 
   void on_note(std::string_view sentence) override;
   void on_start(const RunStart& start) override;
@@ -25,7 +27,10 @@ class TrainView final : public TrainObserver {
   [[nodiscard]] const RunEnd& end() const { return end_; }
 
  private:
+  void show_wear(const RunEnd& end);
+
   Console& console_;
+  std::uint64_t endurance_bytes_;
   RunEnd end_;
 };
 

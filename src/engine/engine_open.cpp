@@ -221,6 +221,7 @@ Status EngineImpl::measure() {
   PENSTOCK_TAKE(rates, measure_drive(parts_.storage, first.file, first.offset_bytes, region,
                                      {arena_->data(), memory}, options_.measure_drive_seconds));
   drive_rates_ = rates;
+  counters_.add(Link::kDriveWrite, TensorClass::kOther, TrafficKind::kInitial, rates.written_bytes);
   std::memset(arena_->data(), 0, memory);
   return ok();
 }

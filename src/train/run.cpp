@@ -26,6 +26,13 @@ struct Blob {
   std::uint64_t tokens = 0;
 };
 
+/// Of a step, as docs/architecture.md counts: h + r + s + c/K.
+std::uint64_t planned_write_bytes(const Plan& plan) {
+  const Plan::Traffic& bytes = plan.traffic;
+  const std::uint64_t commit = plan.commit_every == 0 ? 0 : bytes.ram_homed / plan.commit_every;
+  return bytes.hi_write + bytes.state_write + bytes.spill + commit;
+}
+
 class Run {
  public:
   Run(const TrainOptions& options, TrainObserver& observer, const std::atomic<bool>& stop)
@@ -59,6 +66,7 @@ class Run {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Trainer> trainer_;
   std::vector<std::uint32_t> tokens_, targets_;  // [batch, seq]
+  std::unique_ptr<WearMeter> wear_;
   std::uint64_t run_started_ns_ = 0;
   std::uint64_t first_step_ = 0;
   double held_out_loss_ = 0.0;
@@ -152,6 +160,7 @@ Status Run::announce() {
   start.steps = options_.steps;
   start.threads = parts_.threads;
   start.scratch = options_.scratch;
+  start.planned_write_bytes = planned_write_bytes(engine_->plan());
   if (data_->reader().kind() == "bytes") {
     PENSTOCK_TAKE(counts, count_bytes(options_.data.path));
     start.bigram_nats = counts.bigram_nats();
@@ -285,11 +294,17 @@ Status Run::finish(bool stopped) {
   end.stopped = stopped;
   end.seconds = static_cast<double>(now_ns() - run_started_ns_) * 1e-9;
   end.held_out_loss = held_out_loss_;
+  end.steps = end.step - first_step_;
+  const TrafficTable total = engine_->counters().snapshot().total;
+  end.first_written_bytes = total.of(Link::kDriveWrite, TrafficKind::kInitial).bytes;
+  end.written_bytes = total.of(Link::kDriveWrite).bytes - end.first_written_bytes;
+  end.wear = wear_->read();
   observer_.on_end(end);
   return ok();
 }
 
 Status Run::train() {
+  wear_ = std::make_unique<WearMeter>(std::vector<std::string>{options_.resources.store});
   run_started_ns_ = now_ns();
   if (first_step_ == 0) PENSTOCK_CHECK_OK(evaluate(0));
   for (std::uint64_t step = first_step_; step < options_.steps; ++step) {

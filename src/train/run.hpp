@@ -19,6 +19,7 @@
 
 #include "base/result.hpp"
 #include "io/storage.hpp"
+#include "topo/drive_wear.hpp"
 #include "train/token_reader.hpp"
 
 namespace penstock {
@@ -76,6 +77,7 @@ struct RunStart {
   std::uint64_t first_step = 0, steps = 0;  ///< first_step > 0: resumed
   std::uint32_t threads = 0;
   bool scratch = false;
+  std::uint64_t planned_write_bytes = 0;  ///< to the drive, each step
   double bigram_nats =
       0.0;  ///< of data read as bytes: what counting pairs would reach; 0: not known
 };
@@ -109,6 +111,10 @@ struct RunEnd {
   std::uint64_t step = 0, committed_step = 0;
   bool stopped = false;
   double seconds = 0.0, held_out_loss = 0.0;
+  std::uint64_t steps = 0;                ///< of this run, without what it resumed
+  std::uint64_t written_bytes = 0;        ///< to the drive, in these steps
+  std::uint64_t first_written_bytes = 0;  ///< before them: first versions, measuring the drive
+  WearReport wear;                        ///< what the drive counted in these steps
   std::string hash;  ///< of the state, as `inspect --hash` gives it; empty: not computed
 };
 

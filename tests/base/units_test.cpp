@@ -101,6 +101,9 @@ TEST(FormatBytesTest, IsReadBackByParseBytes) {
 
 TEST(FormatRateTest, IsDecimal) {
   EXPECT_EQ(format_rate(3.2e9), "3.2 GB/s");
+  EXPECT_EQ(format_drive_bytes(0), "0 B");
+  EXPECT_EQ(format_drive_bytes(84'000'000'000), "84 GB");
+  EXPECT_EQ(format_drive_bytes(~std::uint64_t{0}), "18.447 EB");
   EXPECT_EQ(format_rate(0), "0 B/s");
   EXPECT_EQ(format_rate(999.9999e6), "1 GB/s");
   EXPECT_EQ(format_rate(12345e12), "12345 TB/s");

@@ -21,6 +21,7 @@
 
 #include "base/random.hpp"
 #include "cli/store_hash.hpp"
+#include "cli/store_wear.hpp"
 #include "io/storage.hpp"
 #include "io/store.hpp"
 #include "kernels/cpu/isa.hpp"
@@ -334,6 +335,38 @@ TEST_P(RunTest, ResumingAFinishedRunChangesNothing) {
   EXPECT_TRUE(recorder.losses.empty());
   EXPECT_EQ(recorder.end.step, kSteps);
   EXPECT_EQ(hash_of(finished.resources.store), outcome.hash);
+}
+
+// At the smallest budget everything that changes is written once a step, and what `inspect` derives
+// from the layout is never exceeded.
+TEST_P(RunTest, CountsWhatItWrites) {
+  TrainOptions part = options();
+  part.resources.ram = RamBudget::kMinimum;
+  Recorder first;
+  first.stop_after = 4;
+  ASSERT_TRUE(run_train(part, first, first.stop));
+  part.resume = true;
+  Recorder second;
+  ASSERT_TRUE(run_train(part, second, second.stop));
+  const std::uint64_t state = first.start.state_bytes;
+  const auto storage = make_posix_storage();
+  const auto store = open_store(*storage, part.resources.store, {}, /*writable=*/false);
+  ASSERT_TRUE(store);
+  const std::uint64_t most = most_bytes_per_step(*store.value());
+  EXPECT_GE(first.end.first_written_bytes, state);
+  EXPECT_LT(second.end.first_written_bytes, state) << "first versions are written once";
+  EXPECT_EQ(first.end.steps, 4U);
+  EXPECT_EQ(second.end.steps, kSteps - 4);
+  for (const Recorder* run : {&first, &second}) {
+    EXPECT_GE(run->start.planned_write_bytes, state);
+    EXPECT_GE(run->end.written_bytes, state * run->end.steps);
+    EXPECT_LE(run->end.written_bytes, most * run->end.steps);
+    for (const DriveWear& drive : run->end.wear.drives) {
+      // Other programs may write as well.
+      EXPECT_GE(drive.bytes.value_or(run->end.written_bytes), run->end.written_bytes);
+    }
+    EXPECT_NE(run->end.wear.drives.empty(), run->end.wear.notes.empty());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RunTest, ::testing::Values("nano", "nano-gpt2"),

@@ -1,0 +1,102 @@
+#include "cli/wear_view.hpp"
+
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/units.hpp"
+
+namespace penstock {
+namespace {
+
+using nlohmann::json;
+
+double share(std::uint64_t part, std::uint64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string drive_line(const DriveWear& drive) {
+  std::string text = drive.drive + ":";
+  if (drive.bytes) text += fmt::format(" the system counted {},", format_drive_bytes(*drive.bytes));
+  if (drive.health) {
+    text +=
+        fmt::format(" {} in its life, {} % of its rated life used,",
+                    format_drive_bytes(drive.health->written_bytes), drive.health->percent_used);
+  }
+  text.pop_back();
+  return text;
+}
+
+/// What the system counted on all drives; nothing where one is not known.
+std::optional<std::uint64_t> counted_bytes(const WearReport& report) {
+  if (report.drives.empty() || !report.notes.empty()) return std::nullopt;
+  std::uint64_t sum = 0;
+  for (const DriveWear& drive : report.drives) {
+    if (!drive.bytes) return std::nullopt;
+    sum += *drive.bytes;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void declare_endurance(Flags& flags, std::uint64_t& bytes) {
+  flags.custom(
+      "--endurance", "SIZE",
+      [&bytes](const std::string& value) -> Status {
+        auto parsed = parse_bytes(value);
+        if (!parsed) return std::move(parsed).error().in("--endurance");
+        if (parsed.value() == 0) {
+          return make_error(Errc::kArgument,
+                            "--endurance 0: no drive is rated for nothing; give what the data "
+                            "sheet says, such as 600TB");
+        }
+        bytes = parsed.value();
+        return ok();
+      },
+      "What the store's drives are rated to take in their life, together (600TB), to show the "
+      "share "
+      "used");
+}
+
+std::string endurance_text(std::uint64_t bytes, std::uint64_t endurance_bytes) {
+  if (endurance_bytes == 0) return {};
+  return fmt::format("; {:.3g} % of {}", 100.0 * share(bytes, endurance_bytes),
+                     format_drive_bytes(endurance_bytes));
+}
+
+json endurance_json(std::uint64_t bytes, std::uint64_t endurance_bytes) {
+  return endurance_bytes == 0 ? json() : json(share(bytes, endurance_bytes));
+}
+
+std::vector<std::string> wear_lines(const WearReport& report, std::uint64_t written_bytes) {
+  std::vector<std::string> lines;
+  for (const DriveWear& drive : report.drives) {
+    if (drive.bytes || drive.health) lines.push_back(drive_line(drive));
+    lines.insert(lines.end(), drive.notes.begin(), drive.notes.end());
+  }
+  lines.insert(lines.end(), report.notes.begin(), report.notes.end());
+  const auto counted = counted_bytes(report);
+  if (counted && written_bytes > 0) {
+    lines.push_back(fmt::format("with all other programs that is {:.1f} % of the {} written here",
+                                100.0 * share(*counted, written_bytes),
+                                format_drive_bytes(written_bytes)));
+  }
+  return lines;
+}
+
+json drives_json(const WearReport& report) {
+  json drives = json::array();
+  for (const DriveWear& drive : report.drives) {
+    const auto& health = drive.health;
+    drives.push_back({{"drive", drive.drive},
+                      {"system_written_bytes", drive.bytes ? json(*drive.bytes) : json()},
+                      {"life_written_bytes", health ? json(health->written_bytes) : json()},
+                      {"life_percent_used", health ? json(health->percent_used) : json()},
+                      {"notes", drive.notes}});
+  }
+  return drives;
+}
+
+}  // namespace penstock

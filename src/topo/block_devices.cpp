@@ -1,0 +1,126 @@
+#include "topo/block_devices.hpp"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxLayers = 16;  // of devices over devices; a limit on what a broken /sys can do
+
+struct Mount {
+  std::string type, source;
+};
+
+/// The mount of a device in /proc/self/mountinfo: "id parent major:minor root mount_point options
+/// [tags] - type source super_options" (proc(5)).
+std::optional<Mount> mount_of(DeviceNumber device, const SystemFiles& files) {
+  const std::string wanted = fmt::format("{}:{}", device.major, device.minor);
+  std::ifstream file(files.proc / "self" / "mountinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    std::istringstream before(line.substr(0, dash)), after(line.substr(dash + 3));
+    std::string id, parent, number;
+    Mount mount;
+    if (before >> id >> parent >> number && number == wanted &&
+        after >> mount.type >> mount.source) {
+      return mount;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The name of a block device under /dev, through its links; empty where it is none.
+std::string device_name(const std::string& source, const SystemFiles& files) {
+  constexpr std::string_view kDev = "/dev/";
+  if (!source.starts_with(kDev)) return {};
+  std::error_code error;
+  const fs::path real = fs::canonical(files.dev / source.substr(kDev.size()), error);
+  return error ? std::string() : real.filename().string();
+}
+
+/// Adds the drives under a device that /sys shows at `place`.
+void add_drives(const fs::path& place, int layers, std::set<std::string>& drives) {
+  std::error_code error;
+  fs::path real = fs::canonical(place, error);
+  if (error || layers == 0) return;
+  if (fs::exists(real / "partition", error)) real = real.parent_path();
+  bool has_lower = false;
+  for (fs::directory_iterator lower(real / "slaves", error), end; !error && lower != end;
+       lower.increment(error)) {
+    has_lower = true;
+    add_drives(lower->path(), layers - 1, drives);
+  }
+  if (!has_lower) drives.insert(real.filename().string());
+}
+
+/// Names of all devices of the btrfs that `name` is part of; that one alone where it is of none.
+std::set<std::string> with_companions(const std::string& name, const SystemFiles& files) {
+  std::error_code error;
+  for (fs::directory_iterator system(files.sys / "fs" / "btrfs", error), end;
+       !error && system != end; system.increment(error)) {
+    std::set<std::string> names;
+    std::error_code inner;
+    for (fs::directory_iterator device(system->path() / "devices", inner), last;
+         !inner && device != last; device.increment(inner)) {
+      names.insert(device->path().filename().string());
+    }
+    if (names.contains(name)) return names;
+  }
+  return {name};
+}
+
+}  // namespace
+
+Result<DeviceNumber> device_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    return make_error(Errc::kIo,
+                      fmt::format("cannot look at {}: {}; check the path", path,
+                                  std::generic_category().message(error)),
+                      error);
+  }
+  return DeviceNumber{static_cast<std::uint32_t>(major(info.st_dev)),
+                      static_cast<std::uint32_t>(minor(info.st_dev))};
+}
+
+Result<std::vector<std::string>> drives_under(DeviceNumber device, const std::string& what,
+                                              const SystemFiles& files) {
+  std::set<std::string> drives;
+  add_drives(files.sys / "dev" / "block" / fmt::format("{}:{}", device.major, device.minor),
+             kMaxLayers, drives);
+  if (drives.empty()) {
+    const auto mount = mount_of(device, files);
+    const std::string name = mount ? device_name(mount->source, files) : std::string();
+    if (mount && name.empty()) {
+      return make_error(Errc::kUnsupported, fmt::format("{} lies on {}, which has no drive of its "
+                                                        "own",
+                                                        what, mount->type));
+    }
+    if (!name.empty()) {
+      for (const std::string& one : with_companions(name, files)) {
+        add_drives(files.sys / "class" / "block" / one, kMaxLayers, drives);
+      }
+    }
+  }
+  if (!drives.empty()) return std::vector<std::string>(drives.begin(), drives.end());
+  return make_error(Errc::kUnsupported,
+                    fmt::format("the drive of {} is not known: {} does not show device {}:{}", what,
+                                files.sys.string(), device.major, device.minor));
+}
+
+}  // namespace penstock

@@ -1,0 +1,93 @@
+#include "topo/drive_wear.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+/// Each drive once, by name; what is not known goes to `notes`.
+std::set<std::string> find_drives(const std::vector<std::string>& directories,
+                                  const SystemFiles& files, std::vector<std::string>& notes) {
+  std::set<std::string> names;
+  for (const std::string& directory : directories) {
+    auto device = device_of(directory);
+    auto drives = device ? drives_under(device.value(), directory, files)
+                         : Result<std::vector<std::string>>(std::move(device).error());
+    if (drives) {
+      names.insert(drives.value().begin(), drives.value().end());
+    } else {
+      notes.push_back(drives.error().message);
+    }
+  }
+  return names;
+}
+
+void add_life(const WearSources& sources, DriveWear& wear) {
+  if (!wear.drive.starts_with("nvme")) {
+    wear.notes.push_back(
+        fmt::format("{} is no NVMe drive, so what it wrote in its life is not known", wear.drive));
+    return;
+  }
+  const auto page = sources.smart_page((sources.files.dev / wear.drive).string());
+  const auto health = page ? decode_smart_page(page.value()) : Result<DriveHealth>(page.error());
+  if (health) {
+    wear.health = health.value();
+  } else {
+    wear.notes.push_back(health.error().message);
+  }
+}
+
+}  // namespace
+
+WearReport drive_lives(const std::vector<std::string>& directories, const WearSources& sources) {
+  WearReport report;
+  for (const std::string& name : find_drives(directories, sources.files, report.notes)) {
+    DriveWear& wear = report.drives.emplace_back();
+    wear.drive = name;
+    add_life(sources, wear);
+  }
+  return report;
+}
+
+WearMeter::WearMeter(const std::vector<std::string>& directories, WearSources sources)
+    : sources_(std::move(sources)) {
+  for (const std::string& name : find_drives(directories, sources_.files, notes_)) {
+    starts_.push_back({name, written(name)});
+  }
+}
+
+Result<std::uint64_t> WearMeter::written(const std::string& drive) const {
+  const std::filesystem::path path = sources_.files.proc / "diskstats";
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  if (!file.is_open() || file.bad()) {
+    return make_error(Errc::kIo, fmt::format("{} cannot be read", path.string()));
+  }
+  return written_bytes_of(text, drive);
+}
+
+WearReport WearMeter::read() const {
+  WearReport report;
+  report.notes = notes_;
+  for (const Start& start : starts_) {
+    DriveWear& wear = report.drives.emplace_back();
+    wear.drive = start.drive;
+    const Result<std::uint64_t> now = start.bytes ? written(start.drive) : start.bytes;
+    if (!now) {
+      wear.notes.push_back(now.error().message);
+    } else if (now.value() < start.bytes.value()) {
+      wear.notes.push_back(fmt::format("the system began to count anew for {}", start.drive));
+    } else {
+      wear.bytes = now.value() - start.bytes.value();
+    }
+    add_life(sources_, wear);
+  }
+  return report;
+}
+
+}  // namespace penstock
