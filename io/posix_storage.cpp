@@ -13,6 +13,7 @@
 #include <ctime>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -93,7 +94,9 @@ class PosixStorage final : public Storage {
     return found && found->direct();
   }
   Status preallocate(FileId file, std::uint64_t bytes) override;
+  Status extend(FileId file, std::uint64_t bytes) override;
   Status sync_data(FileId file) override;
+  Status sync_all(std::span<const FileId> files) override;
   Status lock(FileId file) override;
   Status read_at(FileId file, std::uint64_t offset_bytes, std::span<std::byte> into) override;
   Status write_at(FileId file, std::uint64_t offset_bytes,
@@ -211,6 +214,39 @@ Status PosixStorage::preallocate(FileId file, std::uint64_t bytes) {
     status.error().message += "; its length could not be set back either";
   }
   return status;
+}
+
+Status PosixStorage::extend(FileId file, std::uint64_t bytes) {
+  auto found = opened("extend", file);
+  if (!found) return std::move(found).error();
+  const PosixFile& target = *found.value();
+  struct stat facts {};
+  if (::fstat(target.descriptor(), &facts) != 0) {
+    return posix_error("extend", target.path(), errno);
+  }
+  if (bytes < static_cast<std::uint64_t>(facts.st_size)) {
+    return make_error(Errc::kArgument, fmt::format("extend \"{}\": {} bytes are less than its {}",
+                                                   target.path(), bytes, facts.st_size));
+  }
+  if (::ftruncate(target.descriptor(), static_cast<off_t>(bytes)) == 0) return ok();
+  return posix_error("extend", target.path(), errno);
+}
+
+/// One thread for each further drive: a commit waits for the slowest, not for all in turn.
+Status PosixStorage::sync_all(std::span<const FileId> files) {
+  std::vector<Status> results(files.size(), ok());
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < files.size(); ++i) {
+    try {
+      others.emplace_back([this, &results, files, i] { results[i] = sync_data(files[i]); });
+    } catch (const std::system_error&) {  // no more threads: in turn, then
+      results[i] = sync_data(files[i]);
+    }
+  }
+  if (!files.empty()) results[0] = sync_data(files[0]);
+  for (std::thread& other : others) other.join();
+  for (Status& result : results) PENSTOCK_CHECK_OK(std::move(result));
+  return ok();
 }
 
 Status PosixStorage::sync_data(FileId file) {

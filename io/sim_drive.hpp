@@ -53,6 +53,11 @@ struct Drive {
     return probability != 0 && (timeline.random() & 0xFFFFU) < probability;
   }
 
+  /// The same for a fault of a certain file.
+  bool strikes(std::uint32_t probability, std::string_view path) {
+    return path.starts_with(faults.only_in) && strikes(probability);
+  }
+
   /// Tells the observer that the drive has changed.
   void changed() {
     ++operations;

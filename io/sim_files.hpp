@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "io/section.hpp"
@@ -135,6 +136,9 @@ struct UnfinishedWrite {
 /// The tree that survives, with everything in it durable.
 NodePtr tree_after_power_loss(const Node& root, std::span<const UnfinishedWrite> unfinished,
                               Draw& draw);
+
+/// A copy of the tree as it is, caches and logs included; `copies` maps old nodes to new ones.
+NodePtr clone_tree(const Node& root, std::unordered_map<const Node*, NodePtr>& copies);
 
 /// Digest of a tree: names, lengths, durable and cached content, logs.
 std::uint64_t tree_digest(const Node& root);

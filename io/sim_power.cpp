@@ -1,6 +1,5 @@
 // Power loss and digests of a simulated drive's tree.
 
-#include <unordered_map>
 #include <unordered_set>
 
 #include <xxhash.h>
@@ -127,6 +126,24 @@ std::uint64_t add_bytes(const Node& node, std::unordered_set<const Node*>& seen)
 NodePtr tree_after_power_loss(const Node& root, std::span<const UnfinishedWrite> unfinished,
                               Draw& draw) {
   return Survivors(unfinished, draw).copy(root);
+}
+
+NodePtr clone_tree(const Node& root, std::unordered_map<const Node*, NodePtr>& copies) {
+  if (const auto it = copies.find(&root); it != copies.end()) return it->second;
+  auto copy = std::make_shared<Node>();
+  copies.emplace(&root, copy);
+  copy->is_directory = root.is_directory;
+  copy->content = root.content;
+  for (const auto& [name, child] : root.durable) {
+    copy->durable.emplace(name, clone_tree(*child, copies));
+  }
+  for (const auto& [name, child] : root.current) {
+    copy->current.emplace(name, clone_tree(*child, copies));
+  }
+  for (const DirectoryOp& op : root.log) {
+    copy->log.push_back({op.remove, op.add, op.node ? clone_tree(*op.node, copies) : nullptr});
+  }
+  return copy;
 }
 
 std::uint64_t tree_digest(const Node& root) {

@@ -97,6 +97,7 @@ Status SimQueue::submit(std::span<const IoRequest> requests) noexcept {
     auto flight = std::make_unique<Flight>();
     flight->request = request;
     flight->node = drive_->find(request.file)->node;
+    flight->path = drive_->find(request.file)->path;
     flight->transfer.op = request.op;
     flight->transfer.bytes = request.bytes;
     flight->submitted_ns = drive_->timeline.now_ns();
@@ -182,11 +183,11 @@ std::int64_t SimQueue::attempt(Flight& flight) {
 
 std::int64_t SimQueue::attempt_read(Flight& flight, std::uint64_t bytes) {
   Drive& drive = *drive_;
-  if (drive.strikes(drive.faults.read_error)) return -EIO;
+  if (drive.strikes(drive.faults.read_error, flight.path)) return -EIO;
   std::byte* into = flight.request.memory + flight.transfer.done;
   const std::uint64_t got = flight.node->content.read(
       flight.request.offset_bytes + flight.transfer.done, std::span(into, bytes));
-  if (got != 0 && drive.strikes(drive.faults.corrupt_read)) {
+  if (got != 0 && drive.strikes(drive.faults.corrupt_read, flight.path)) {
     const std::uint64_t bit = drive.timeline.random() % (got * 8);
     into[bit / 8] ^= std::byte{static_cast<unsigned char>(1U << (bit % 8))};
   }
@@ -195,10 +196,10 @@ std::int64_t SimQueue::attempt_read(Flight& flight, std::uint64_t bytes) {
 
 std::int64_t SimQueue::attempt_write(Flight& flight, std::uint64_t bytes) {
   Drive& drive = *drive_;
-  if (drive.strikes(drive.faults.write_error)) return -EIO;
-  if (drive.strikes(drive.faults.no_space)) return -ENOSPC;
-  if (drive.strikes(drive.faults.lost_write)) return static_cast<std::int64_t>(bytes);
-  const bool misdirected = drive.strikes(drive.faults.misdirected_write);
+  if (drive.strikes(drive.faults.write_error, flight.path)) return -EIO;
+  if (drive.strikes(drive.faults.no_space, flight.path)) return -ENOSPC;
+  if (drive.strikes(drive.faults.lost_write, flight.path)) return static_cast<std::int64_t>(bytes);
+  const bool misdirected = drive.strikes(drive.faults.misdirected_write, flight.path);
   FileContent& content = flight.node->content;
   const std::uint64_t first = flight.transfer.done / kPageBytes;
   const std::uint64_t target = flight.request.offset_bytes / kPageBytes + (misdirected ? 1 : 0);

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "io/class_lanes.hpp"
@@ -40,6 +41,7 @@ class SimQueue : public StorageQueue {
   struct Flight {
     IoRequest request;
     NodePtr node;
+    std::string path;
     Transfer transfer;
     std::vector<Page> pages;  // of a write, as they were at submission
     std::uint64_t landed_pages = 0;

@@ -7,79 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "io/sim_queue.hpp"
+#include "io/sim_storage_impl.hpp"
 
 namespace penstock {
 
-namespace {
+namespace sim {
 
-using sim::Drive;
-using sim::failure;
-using sim::Node;
-using sim::NodePtr;
-using sim::Place;
-
-class SimStorageImpl final : public SimStorage {
- public:
-  SimStorageImpl(Timeline& timeline, const SimFaults& faults)
-      : drive_(std::make_shared<Drive>(timeline, faults)) {}
-
-  Result<FileId> open(const std::string& path, const OpenOptions& options) override;
-  Status close(FileId file) override;
-  Result<std::uint64_t> size_bytes(FileId file) override;
-  std::uint32_t alignment_bytes(FileId) const override { return kPageBytes; }
-  bool is_direct(FileId) const override { return true; }
-  Status preallocate(FileId file, std::uint64_t bytes) override;
-  Status sync_data(FileId file) override;
-  Status lock(FileId file) override;
-  Status read_at(FileId file, std::uint64_t offset_bytes, std::span<std::byte> into) override;
-  Status write_at(FileId file, std::uint64_t offset_bytes,
-                  std::span<const std::byte> from) override;
-  Result<std::vector<std::byte>> read_file(const std::string& path,
-                                           std::uint64_t max_bytes) override;
-  Status write_file(const std::string& path, std::span<const std::byte> bytes) override;
-  Status sync_file(const std::string& path) override;
-  Status rename(const std::string& from, const std::string& to) override;
-  Status remove(const std::string& path) override;
-  Status sync_directory(const std::string& path) override;
-  Status make_directory(const std::string& path) override;
-  Status check_private(const std::string&) override { return ok(); }  // there is one user
-  Result<bool> exists(const std::string& path) override {
-    return drive_->find_node(path) != nullptr;
-  }
-  Result<std::vector<std::string>> list(const std::string& directory) override;
-  Result<bool> is_named(FileId file, const std::string& path) override {
-    auto found = opened(file, "look for");
-    if (!found) return std::move(found).error();
-    return drive_->find_node(path) == found.value()->node;
-  }
-  Result<std::uint64_t> free_bytes(const std::string& directory) override;
-  std::uint64_t unix_seconds() const override { return drive_->timeline.now_ns() / 1'000'000'000; }
-  Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
-                                                   const QueueOptions& options) override {
-    return std::unique_ptr<StorageQueue>(std::make_unique<sim::SimQueue>(drive_, sink, options));
-  }
-
-  std::unique_ptr<SimStorage> after_power_loss(Timeline& timeline,
-                                               std::uint64_t seed) const override;
-  void set_faults(const SimFaults& faults) override { drive_->faults = faults; }
-  void set_observer(Observer observer) override { drive_->observer = std::move(observer); }
-  Status flip_bit(const std::string& path, std::uint64_t bit) override;
-  std::uint64_t digest() const override { return sim::tree_digest(*drive_->root); }
-
- private:
-  Result<const sim::OpenFile*> opened(FileId file, std::string_view what) const;
-  Status check_transfer(const sim::OpenFile& file, std::uint64_t offset_bytes, std::size_t bytes,
-                        std::string_view what) const;
-  Status sync(Node& node, const std::string& path);
-  FileId add_open(NodePtr node, const std::string& path, bool write);
-  [[nodiscard]] std::uint64_t used_bytes() const;
-
-  std::shared_ptr<Drive> drive_;  // shared with the queues, which may outlive the storage
-};
-
-Result<const sim::OpenFile*> SimStorageImpl::opened(FileId file, std::string_view what) const {
-  if (const sim::OpenFile* found = drive_->find(file)) return found;
+Result<const OpenFile*> SimStorageImpl::opened(FileId file, std::string_view what) const {
+  if (const OpenFile* found = drive_->find(file)) return found;
   return make_error(
       Errc::kArgument,
       fmt::format("{}: file {} is not open in this storage; open it first", what, file));
@@ -116,7 +51,7 @@ Result<FileId> SimStorageImpl::open(const std::string& path, const OpenOptions& 
 Status SimStorageImpl::close(FileId file) {
   auto found = opened(file, "close");
   if (!found) return std::move(found).error();
-  sim::OpenFile& open = drive_->open[file - 1];
+  OpenFile& open = drive_->open[file - 1];
   if (open.node->locked_by == file) open.node->locked_by = 0;
   open.node = nullptr;
   return ok();
@@ -129,9 +64,9 @@ Result<std::uint64_t> SimStorageImpl::size_bytes(FileId file) {
 }
 
 std::uint64_t SimStorageImpl::used_bytes() const {
-  std::uint64_t used = sim::tree_bytes(*drive_->root);
+  std::uint64_t used = tree_bytes(*drive_->root);
   std::set<const Node*> unnamed;
-  for (const sim::OpenFile& open : drive_->open) {
+  for (const OpenFile& open : drive_->open) {
     const bool temporary = open.node && open.path.ends_with("/(temporary)");
     if (temporary && unnamed.insert(open.node.get()).second) used += open.node->content.bytes();
   }
@@ -141,8 +76,8 @@ std::uint64_t SimStorageImpl::used_bytes() const {
 Status SimStorageImpl::preallocate(FileId file, std::uint64_t bytes) {
   auto found = opened(file, "preallocate");
   if (!found) return std::move(found).error();
-  const sim::OpenFile& open = *found.value();
-  sim::FileContent& content = open.node->content;
+  const OpenFile& open = *found.value();
+  FileContent& content = open.node->content;
   if (!open.write || bytes < content.bytes()) {
     return failure(Errc::kArgument, "preallocate", open.path, EINVAL,
                    "it is open for reading only or already longer");
@@ -158,6 +93,19 @@ Status SimStorageImpl::preallocate(FileId file, std::uint64_t bytes) {
         ENOSPC);
   }
   content.set_length(bytes);
+  drive_->changed();
+  return ok();
+}
+
+Status SimStorageImpl::extend(FileId file, std::uint64_t bytes) {
+  auto found = opened(file, "extend");
+  if (!found) return std::move(found).error();
+  const OpenFile& open = *found.value();
+  if (!open.write || bytes < open.node->content.bytes()) {
+    return failure(Errc::kArgument, "extend", open.path, EINVAL,
+                   "it is open for reading only or already longer");
+  }
+  open.node->content.set_length(bytes);
   drive_->changed();
   return ok();
 }
@@ -191,7 +139,7 @@ Status SimStorageImpl::lock(FileId file) {
   return ok();
 }
 
-Status SimStorageImpl::check_transfer(const sim::OpenFile& file, std::uint64_t offset_bytes,
+Status SimStorageImpl::check_transfer(const OpenFile& file, std::uint64_t offset_bytes,
                                       std::size_t bytes, std::string_view what) const {
   if (offset_bytes % kPageBytes == 0 && bytes % kPageBytes == 0) return ok();
   return failure(Errc::kArgument, what, file.path, EINVAL,
@@ -202,9 +150,9 @@ Status SimStorageImpl::check_transfer(const sim::OpenFile& file, std::uint64_t o
 Status SimStorageImpl::read_at(FileId file, std::uint64_t offset_bytes, std::span<std::byte> into) {
   auto found = opened(file, "read");
   if (!found) return std::move(found).error();
-  const sim::OpenFile& open = *found.value();
+  const OpenFile& open = *found.value();
   PENSTOCK_CHECK_OK(check_transfer(open, offset_bytes, into.size(), "read"));
-  if (drive_->strikes(drive_->faults.read_error)) {
+  if (drive_->strikes(drive_->faults.read_error, open.path)) {
     return failure(Errc::kIo, "read", open.path, EIO, "check the drive");
   }
   const std::uint64_t got = open.node->content.read(offset_bytes, into);
@@ -214,7 +162,7 @@ Status SimStorageImpl::read_at(FileId file, std::uint64_t offset_bytes, std::spa
                                "for {} bytes at {}; it was cut short",
                                open.path, open.node->content.bytes(), into.size(), offset_bytes));
   }
-  if (got != 0 && drive_->strikes(drive_->faults.corrupt_read)) {
+  if (got != 0 && drive_->strikes(drive_->faults.corrupt_read, open.path)) {
     const std::uint64_t bit = drive_->timeline.random() % (got * 8);
     into[bit / 8] ^= std::byte{static_cast<unsigned char>(1U << (bit % 8))};
   }
@@ -225,18 +173,18 @@ Status SimStorageImpl::write_at(FileId file, std::uint64_t offset_bytes,
                                 std::span<const std::byte> from) {
   auto found = opened(file, "write");
   if (!found) return std::move(found).error();
-  const sim::OpenFile& open = *found.value();
+  const OpenFile& open = *found.value();
   PENSTOCK_CHECK_OK(check_transfer(open, offset_bytes, from.size(), "write"));
   if (!open.write)
     return failure(Errc::kArgument, "write", open.path, EBADF, "open it for writing");
-  if (drive_->strikes(drive_->faults.write_error)) {
+  if (drive_->strikes(drive_->faults.write_error, open.path)) {
     return failure(Errc::kIo, "write", open.path, EIO, "check the drive");
   }
-  if (drive_->strikes(drive_->faults.no_space)) {
+  if (drive_->strikes(drive_->faults.no_space, open.path)) {
     return failure(Errc::kNoSpace, "write", open.path, ENOSPC, "free space");
   }
-  if (drive_->strikes(drive_->faults.lost_write)) return ok();
-  const bool misdirected = drive_->strikes(drive_->faults.misdirected_write);
+  if (drive_->strikes(drive_->faults.lost_write, open.path)) return ok();
+  const bool misdirected = drive_->strikes(drive_->faults.misdirected_write, open.path);
   open.node->content.write(offset_bytes + (misdirected ? kPageBytes : 0), from);
   drive_->changed();
   return ok();
@@ -246,7 +194,7 @@ Result<std::vector<std::byte>> SimStorageImpl::read_file(const std::string& path
                                                          std::uint64_t max_bytes) {
   auto node = drive_->find_file(path, "read");
   if (!node) return std::move(node).error();
-  const sim::FileContent& content = node.value()->content;
+  const FileContent& content = node.value()->content;
   if (content.bytes() > max_bytes) {
     return failure(
         Errc::kIo, "read", path, EFBIG,
@@ -360,33 +308,10 @@ Result<std::uint64_t> SimStorageImpl::free_bytes(const std::string& directory) {
   return capacity > used ? capacity - used : 0;
 }
 
-std::unique_ptr<SimStorage> SimStorageImpl::after_power_loss(Timeline& timeline,
-                                                             std::uint64_t seed) const {
-  SimFaults faults;
-  faults.delay_ns_max = drive_->faults.delay_ns_max;
-  faults.capacity_bytes = drive_->faults.capacity_bytes;
-  auto world = std::make_unique<SimStorageImpl>(timeline, faults);
-  std::vector<sim::UnfinishedWrite> unfinished;
-  for (const sim::SimQueue* queue : drive_->queues) queue->collect_unfinished(unfinished);
-  sim::Draw draw(seed);
-  world->drive_->root = sim::tree_after_power_loss(*drive_->root, unfinished, draw);
-  return world;
-}
-
-Status SimStorageImpl::flip_bit(const std::string& path, std::uint64_t bit) {
-  auto node = drive_->find_file(path, "flip a bit of");
-  if (!node) return std::move(node).error();
-  if (bit / 8 >= node.value()->content.bytes()) {
-    return failure(Errc::kArgument, "flip a bit of", path, EINVAL, "the bit is behind its end");
-  }
-  node.value()->content.flip_bit(bit);
-  return ok();
-}
-
-}  // namespace
+}  // namespace sim
 
 std::unique_ptr<SimStorage> make_sim_storage(Timeline& timeline, const SimFaults& faults) {
-  return std::make_unique<SimStorageImpl>(timeline, faults);
+  return std::make_unique<sim::SimStorageImpl>(timeline, faults);
 }
 
 }  // namespace penstock

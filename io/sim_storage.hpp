@@ -36,6 +36,8 @@ struct SimFaults {
   std::uint64_t delay_ns_max = 2'000'000;
   std::uint64_t capacity_bytes = ~std::uint64_t{0};  ///< preallocate beyond it: kNoSpace
   std::uint64_t fail_sync_at = 0;  ///< the n-th sync_data/sync_file fails with EIO; 0: none
+  /// Errors, lost and misdirected writes of open files strike only those whose path begins so.
+  std::string only_in{};
 };
 
 class SimStorage : public Storage {
@@ -47,6 +49,12 @@ class SimStorage : public Storage {
   /// What the drive holds after a power loss at this moment; draws come from `seed` alone.
   [[nodiscard]] virtual std::unique_ptr<SimStorage> after_power_loss(Timeline& timeline,
                                                                      std::uint64_t seed) const = 0;
+  /// What another process finds after this one was killed at this moment: all that was completed is
+  /// there, and writes in flight still land, after delays from the timeline. Locks end with the
+  /// process, but that of a file with writes in flight only with the last of them.
+  [[nodiscard]] virtual std::unique_ptr<SimStorage> after_kill(Timeline& timeline) const = 0;
+  /// Writes of a killed process that have not landed yet.
+  [[nodiscard]] virtual std::size_t orphans() const = 0;
   virtual void set_faults(const SimFaults& faults) = 0;
   virtual void set_observer(Observer observer) = 0;
   /// Flips one bit of a file's content, durable and cached.

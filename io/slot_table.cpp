@@ -11,6 +11,7 @@ SlotTable::SlotTable(std::size_t block_count, std::size_t slot_count, std::size_
       targets_(block_count),
       durable_(block_count, kNoSlot),
       free_(slot_count),
+      pins_(slot_count, 0),
       recorded_(block_count, false),
       section_count_(section_count),
       scratch_(scratch),
@@ -33,8 +34,12 @@ void SlotTable::release(SlotIndex slot) {
 
 bool SlotTable::is_protected(std::size_t block, SlotIndex slot) const {
   if (scratch_) return false;
-  if (durable_[block] == slot) return true;
+  if (durable_[block] == slot || pins_[slot] > 0) return true;
   return committing_ && recorded_[block] && snapshot_[block].slot == slot;
+}
+
+bool SlotTable::is_used(std::size_t block, SlotIndex slot) const {
+  return is_protected(block, slot) || entries_[block].slot == slot || targets_[block].slot == slot;
 }
 
 SlotIndex SlotTable::choose_target(std::size_t block, std::uint64_t version) {
@@ -99,13 +104,31 @@ void SlotTable::commit_finished() {
   for (std::size_t block = 0; block < entries_.size(); ++block) {
     const SlotIndex dropped = durable_[block];
     durable_[block] = snapshot_[block].slot;
-    if (dropped != kNoSlot && dropped != durable_[block]) release(dropped);
+    if (dropped != kNoSlot && dropped != durable_[block] && pins_[dropped] == 0) release(dropped);
   }
   committing_ = false;
 }
 
-void SlotTable::load_durable(std::span<const SlotEntry> entries) {
+void SlotTable::change_pins(std::span<const std::vector<SlotIndex>> kept,
+                            std::span<const std::vector<SlotIndex>> dropped) {
+  if (faults_.reuse_pinned_slot) return;
+  for (const std::vector<SlotIndex>& pin : kept) {
+    for (const SlotIndex slot : pin) ++pins_[slot];
+  }
+  for (const std::vector<SlotIndex>& pin : dropped) {
+    for (std::size_t block = 0; block < pin.size(); ++block) {
+      const SlotIndex slot = pin[block];
+      if (--pins_[slot] == 0 && !is_used(block, slot)) release(slot);
+    }
+  }
+}
+
+void SlotTable::load_durable(std::span<const SlotEntry> entries,
+                             std::span<const std::vector<SlotIndex>> pins) {
   std::vector<bool> used(free_.size(), false);
+  std::fill(pins_.begin(), pins_.end(), std::uint8_t{0});
+  change_pins(pins, {});
+  for (std::size_t slot = 0; slot < used.size(); ++slot) used[slot] = pins_[slot] > 0;
   for (std::size_t block = 0; block < entries_.size(); ++block) {
     entries_[block] = entries[block];
     snapshot_[block] = entries[block];

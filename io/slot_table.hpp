@@ -3,14 +3,15 @@
 /// Which slot holds which version of which block: the pure bookkeeping of the store's three rules.
 ///
 /// Invariants
-///   1. A slot named by the durable manifest, or by the manifest being committed, is never handed
-///      out by choose_target().
+///   1. A slot named by the durable manifest, by the manifest being committed or by a checkpoint
+///      (a pinned slot) is never handed out by choose_target().
 ///   2. Only a *valid* successor overwrites a base version: choose_target() may return the block's
 ///      own slot because the caller asks for it only when the step's record is known (late update).
-///   3. A slot returns to the pool only in commit_finished(), when the manifest that dropped it is
-///      durable.
+///   3. A slot returns to the pool only when the manifest that dropped it is durable: in
+///      commit_finished(), or in change_pins() for a checkpoint that is gone for good.
 ///   4. Every slot is in exactly one of: free pool, current entry, chosen target, committing
-///      snapshot, durable snapshot (the last four may name the same slot).
+///      snapshot, durable snapshot, checkpoints (the last five may name the same slot, and only of
+///      one block).
 ///   5. A block has at most one chosen target; it stays chosen until its first section lands.
 /// Early updates (before the record is known) need a third slot and are not served by this table:
 /// landed() gives the slot left behind back at once.
@@ -37,6 +38,12 @@ struct ProtocolFaults {
   bool late_blob =
       false;  ///< honoured by the engine: the blob is captured when the manifest is written
   bool skip_directory_sync = false;
+  bool reuse_pinned_slot = false;  ///< slots of a checkpoint go back to the pool
+  bool drop_early = false;   ///< slots of a dropped checkpoint are used before it is gone for good
+  bool sums_inside = false;  ///< a block's sums vouch for themselves: no root, no seed
+  bool prefer_stale_manifest = false;
+  bool lock_wrong_file = false;    ///< the lock is not on the file that carries the I/O
+  bool skip_finite_check = false;  ///< honoured by the engine: the commit comes before the check
 };
 
 /// The state of one block on the drive.
@@ -92,11 +99,22 @@ class SlotTable {
   [[nodiscard]] bool commit_complete() const { return unrecorded_ == 0; }
   /// The entries of the commit; valid from commit_complete() until the next commit_begin().
   [[nodiscard]] std::span<const SlotEntry> commit_entries() const { return snapshot_; }
+  /// One of them, once it is recorded.
+  [[nodiscard]] const SlotEntry& commit_entry(std::size_t block) const { return snapshot_[block]; }
   /// The manifest is durable: slots only the previous one named return to the pool.
   void commit_finished();
 
-  /// For opening: the entries of the durable manifest; every other slot is free.
-  void load_durable(std::span<const SlotEntry> entries);
+  /// Slots of new checkpoints leave the pool's circulation, those of dropped ones come back unless
+  /// something else names them. `kept` are lists by block, of slots that a durable manifest or the
+  /// one being committed names: before commit_finished() for the commit in progress. Dropped ones
+  /// were kept before.
+  void change_pins(std::span<const std::vector<SlotIndex>> kept,
+                   std::span<const std::vector<SlotIndex>> dropped);
+
+  /// For opening: the entries of the durable manifest and the slots of checkpoints, lists by block;
+  /// every other slot is free.
+  void load_durable(std::span<const SlotEntry> entries,
+                    std::span<const std::vector<SlotIndex>> pins = {});
 
  private:
   struct Target {
@@ -107,11 +125,13 @@ class SlotTable {
   SlotIndex take();
   void release(SlotIndex slot);
   [[nodiscard]] bool is_protected(std::size_t block, SlotIndex slot) const;
+  [[nodiscard]] bool is_used(std::size_t block, SlotIndex slot) const;
 
   std::vector<SlotEntry> entries_, snapshot_;
   std::vector<Target> targets_;
   std::vector<SlotIndex> durable_;  // per block, kNoSlot before the first manifest
   std::vector<SlotIndex> free_;     // ring of slot_count places
+  std::vector<std::uint8_t> pins_;  // per slot: checkpoints that name it
   std::size_t free_head_ = 0, free_count_ = 0;
   std::vector<bool> recorded_;
   std::size_t unrecorded_ = 0;

@@ -52,8 +52,15 @@ class Storage {
 
   /// Reserves and sets the file's length; kNoSpace says how much is missing.
   virtual Status preallocate(FileId file, std::uint64_t bytes) = 0;
+  /// Makes the file longer; what is added is not reserved.
+  virtual Status extend(FileId file, std::uint64_t bytes) = 0;
   /// Makes all completed writes of the file durable. A failure is final: never retry.
   virtual Status sync_data(FileId file) = 0;
+  /// The same for several files, at once where they are on different drives. The first error.
+  virtual Status sync_all(std::span<const FileId> files) {
+    for (const FileId file : files) PENSTOCK_CHECK_OK(sync_data(file));
+    return ok();
+  }
   /// Exclusive advisory lock on the file's own descriptor. kState with EWOULDBLOCK when another
   /// process or another opening of the file holds it. Held until close().
   virtual Status lock(FileId file) = 0;

@@ -1,9 +1,10 @@
-// The open store: places, seeds, reads and commits. Creating and opening are in store_create.cpp
-// and store_open.cpp.
+// The open store: places, seeds and reads. Creating, opening and committing are in
+// store_create.cpp, store_open.cpp and store_commit.cpp.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/checksum.hpp"
 #include "io/section_sums.hpp"
@@ -16,159 +17,71 @@ constexpr int kReadAttempts = 3;  // the first and two re-reads
 
 }  // namespace
 
-void StoreImpl::adopt(CommitRecord record, std::vector<SlotEntry> entries, std::string note) {
+std::string StoreDirectories::text() const {
+  return fmt::format("{}", fmt::join(all_, ", "));
+}
+
+void StoreImpl::adopt(CommitRecord record, std::uint64_t sequence, std::vector<SlotEntry> entries,
+                      std::string note) {
   record_ = std::move(record);
+  committed_sequence_ = sequence;
   entries_ = std::move(entries);
   note_ = std::move(note);
   has_commit_ = true;
 }
 
+void StoreImpl::adopt_names(std::vector<ManifestName> names) {
+  names_ = std::move(names);
+  for (const ManifestName& name : names_) {
+    if (name.pin.empty() && !name.temporary) sequence_ = std::max(sequence_, name.sequence + 1);
+  }
+}
+
+std::uint64_t StoreImpl::file_bytes() const {
+  return std::accumulate(parts_.file_bytes.begin(), parts_.file_bytes.end(), std::uint64_t{0});
+}
+
 DriveExtent StoreImpl::slot(SlotIndex slot) const {
-  return {parts_.file.id(), parts_.layout.slots_offset_bytes + slot * parts_.layout.slot_bytes};
+  const Deal::Place place = parts_.layout.deal.place(slot);
+  return {parts_.files[place.file].id(), parts_.layout.files[place.file].slots_offset_bytes +
+                                             place.index * parts_.layout.slot_bytes};
 }
 
 DriveExtent StoreImpl::spill(std::size_t index) const {
-  return {parts_.file.id(), parts_.layout.spill_offsets[index]};
+  const SpillPlace& place = parts_.layout.spills[index];
+  return {parts_.files[place.file].id(), place.offset_bytes};
+}
+
+std::string StoreImpl::path_of(FileId file) const {
+  for (std::size_t i = 0; i < parts_.files.size(); ++i) {
+    if (parts_.files[i].id() == file) return data_path(parts_.directories, i);
+  }
+  return parts_.directories.text();
 }
 
 std::uint64_t StoreImpl::tile_seed(std::size_t block, std::uint64_t version, std::size_t section,
                                    std::uint32_t tile) const {
-  return sum_seed(parts_.uuid, parts_.geometry.blocks[block].key, version, section, tile);
+  if (parts_.options.faults.sums_inside) return 0;
+  return sum_seed(parts_.sums_uuid, parts_.geometry.blocks[block].key, version, section, tile);
 }
 
 std::uint64_t StoreImpl::root_of(std::size_t block, std::uint64_t version, std::size_t section,
                                  std::span<const std::uint64_t> sums) const {
+  if (parts_.options.faults.sums_inside) return 0;
   return hash64(tile_seed(block, version, section, kRootTile), std::as_bytes(sums));
 }
 
 SlotTable StoreImpl::make_table() const {
   SlotTable table(parts_.geometry.blocks.size(), slot_count(), parts_.geometry.sections.size(),
                   parts_.options.scratch, parts_.options.faults);
-  if (has_commit_) table.load_durable(entries_);
+  std::vector<std::vector<SlotIndex>> pinned;
+  for (const Pin& pin : pins_) pinned.push_back(pin.slots);
+  if (has_commit_) table.load_durable(entries_, pinned);
   return table;
 }
 
 std::string StoreImpl::block_name(std::size_t block) const {
   return namer_ ? namer_(block) : fmt::format("block {}", block);
-}
-
-Status StoreImpl::check_commit(const CommitRecord& record,
-                               std::span<const SlotEntry> entries) const {
-  const StoreGeometry& geometry = parts_.geometry;
-  if (parts_.options.scratch) {
-    return make_error(Errc::kState, "a scratch store has no commits; save a checkpoint instead");
-  }
-  if (!parts_.writable) {
-    return make_error(Errc::kState, "the store was opened for reading; open it for writing");
-  }
-  if (has_commit_ && record.step <= record_.step) {
-    return make_error(Errc::kArgument,
-                      fmt::format("step {} is already committed; steps must rise", record_.step));
-  }
-  if (entries.size() != geometry.blocks.size()) {
-    return make_error(Errc::kArgument, fmt::format("{} entries were given for {} blocks",
-                                                   entries.size(), geometry.blocks.size()));
-  }
-  std::vector<bool> used(slot_count(), false);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const SlotEntry& entry = entries[i];
-    const std::uint32_t mask = written_mask(geometry.blocks[i]);
-    if (entry.slot >= used.size() || used[entry.slot] || (entry.written & mask) != mask) {
-      return make_error(Errc::kInternal,
-                        fmt::format("{} has slot {} of {} (used twice or not at all) or sections "
-                                    "{:#x} of {:#x} written; report this as a bug",
-                                    block_name(i), entry.slot, used.size(), entry.written, mask));
-    }
-    used[entry.slot] = true;
-  }
-  return ok();
-}
-
-Status StoreImpl::commit(const CommitRecord& record, std::span<const SlotEntry> entries) {
-  if (failed_) {
-    return make_error(
-        failed_->code,
-        fmt::format("commit of step {} in {}: an earlier commit failed ({}); open the "
-                    "store again to go on from step {}",
-                    record.step, parts_.directory, failed_->message, record_.step),
-        failed_->sys_errno);
-  }
-  Status done = check_commit(record, entries);
-  if (done) done = write_commit(record, entries);
-  if (done) return done;
-  failed_ = std::move(done).error();
-  return Error(*failed_).in(fmt::format("commit of step {} in {}", record.step, parts_.directory));
-}
-
-Status StoreImpl::write_commit(const CommitRecord& record, std::span<const SlotEntry> entries) {
-  Manifest manifest;
-  manifest.uuid = parts_.uuid;
-  manifest.record = record;
-  manifest.geometry = parts_.geometry;
-  manifest.table.reserve(entries.size());
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    manifest.table.push_back({entries[i], 0});
-    // Bits of empty sections carry nothing, so they are stored in one way only.
-    manifest.table.back().entry.written &= written_mask(parts_.geometry.blocks[i]);
-  }
-  auto bytes = encode_manifest(manifest);
-  if (!bytes) return std::move(bytes).error();
-  if (!parts_.options.faults.skip_data_flush) {
-    PENSTOCK_CHECK_OK(parts_.storage.sync_data(parts_.file.id()));
-  }
-  PENSTOCK_CHECK_OK(check_place());
-  PENSTOCK_CHECK_OK(write_manifests(record.step, bytes.value()));
-
-  const std::optional<std::uint64_t> previous =
-      has_commit_ ? std::optional(record_.step) : std::nullopt;
-  record_ = record;
-  entries_.assign(entries.begin(), entries.end());
-  has_commit_ = true;
-  remove_old_manifests(record.step, previous);
-  return ok();
-}
-
-/// Manifests are written by name, so the names must still be this store's: its directory may have
-/// been moved, and another store put in its place.
-Status StoreImpl::check_place() const {
-  const std::string path = data_path(parts_.directory);
-  auto named = parts_.storage.is_named(parts_.file.id(), path);
-  if (!named) return std::move(named).error();
-  if (named.value()) return ok();
-  return make_error(Errc::kState,
-                    fmt::format("{} is no longer the file of this store: it or its directory was "
-                                "moved or exchanged during the run; move it back and open it again",
-                                path));
-}
-
-Status StoreImpl::write_manifests(std::uint64_t step, std::span<const std::byte> bytes) {
-  Storage& storage = parts_.storage;
-  const auto path = [&](char copy) { return parts_.directory + "/" + manifest_name(step, copy); };
-  for (const char copy : {'a', 'b'}) {
-    const std::string temporary = path(copy) + ".tmp";
-    PENSTOCK_CHECK_OK(storage.write_file(temporary, bytes));
-    PENSTOCK_CHECK_OK(storage.sync_file(temporary));
-  }
-  for (const char copy : {'a', 'b'}) {
-    PENSTOCK_CHECK_OK(storage.rename(path(copy) + ".tmp", path(copy)));
-  }
-  std::erase_if(names_, [&](const ManifestName& name) { return name.step == step; });
-  names_.push_back({step, 'a', false});
-  names_.push_back({step, 'b', false});
-  if (parts_.options.faults.skip_directory_sync) return ok();
-  return storage.sync_directory(parts_.directory);
-}
-
-/// The commit stands whatever happens here, so a name that cannot be removed is only tried again at
-/// the next commit.
-void StoreImpl::remove_old_manifests(std::uint64_t newest, std::optional<std::uint64_t> previous) {
-  std::erase_if(names_, [&](const ManifestName& name) {
-    const bool kept = name.step == newest || (previous && name.step == *previous);
-    if (kept && !name.temporary) return false;
-    const std::string path = parts_.directory + "/" + manifest_name(name.step, name.copy) +
-                             (name.temporary ? ".tmp" : "");
-    return parts_.storage.remove(path).ok();
-  });
 }
 
 Status StoreImpl::read_unchecked(std::size_t block, std::size_t section, const SlotEntry& entry,
@@ -199,7 +112,7 @@ Status StoreImpl::read_section(std::size_t block, std::size_t section, const Slo
   }
   const std::string what =
       fmt::format("{} section \"{}\" version {}", block_name(block), name, entry.version);
-  const std::string path = data_path(parts_.directory);
+  const std::string path = path_of(slot(entry.slot).file);
   Error error;
   for (int attempt = 0; attempt < kReadAttempts; ++attempt) {
     Status read = read_unchecked(block, section, entry, into);

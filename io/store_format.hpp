@@ -19,20 +19,25 @@
 ///      112 3968  zero
 ///     4080   16  XXH3-128 of bytes 0..4079 (low half, high half)
 ///
-/// Manifest: manifest.<step>.a and .b, equal bytes.
+/// Manifest: manifest.<sequence>.a and .b, equal bytes; a checkpoint's copies are pin.<name>.a, .b.
 ///   offset size
 ///        0    8  magic "PNSTKMAN"
 ///        8    4  major     12  4  minor
 ///       16    8  compatible bits     24  8  incompatible bits
 ///       32   16  store uuid
 ///       48    8  length of the manifest, hash included
-///       56    8  step (attempts)     64  8  t (applied updates)
-///       72    8  layout hash
-///       80    4  number of data files    84  4  number of sections (S)
-///       88    8  number of blocks (B)    96  8  number of spill extents (P)
-///      104    8  length of the description    112  8  length of the trainer's blob
-///      120    8  zero
-///      128       S sections: { u16 name length, u16 codec length, u32 tile bytes,
+///       56    8  sequence: the number of this commit, the largest wins
+///       64    8  step (attempts)     72  8  t (applied updates)
+///       80    8  layout hash
+///       88    4  number of data files (F)    92  4  number of sections (S)
+///       96    8  number of blocks (B)       104  8  number of spill extents (P)
+///      112    8  length of the description  120  8  length of the trainer's blob
+///      128   16  uuid that seeds the sums: another one than the store's in a copy of a store
+///      144    4  checkpoints there is room for
+///      148    4  rank     152  4  number of ranks
+///      156   36  zero
+///      192       F data files: { u32 share }
+///                S sections: { u16 name length, u16 codec length, u32 tile bytes,
 ///                              u32 flags (bit 0: mutable), name, codec }
 ///                B blocks:   { u64 key, u32 flags (bit 0: frozen), u32 zero, u64 length[S] }
 ///                P spills:   { u64 length }
@@ -61,15 +66,9 @@ namespace penstock {
 
 inline constexpr std::uint64_t kHeaderBytes = kPageBytes;
 inline constexpr std::uint64_t kHeaderCopies = 2;
-inline constexpr std::uint32_t kFormatMajor = 1;
+inline constexpr std::uint32_t kFormatMajor = 2;  // 1 was never released
 inline constexpr std::uint32_t kFormatMinor = 0;
 inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{4} << 30;
-
-struct StoreUuid {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  friend bool operator==(const StoreUuid&, const StoreUuid&) = default;
-};
 
 struct DataHeader {
   std::uint32_t major = kFormatMajor;
@@ -100,7 +99,10 @@ struct Manifest {
   std::uint64_t compatible_bits = 0;
   std::uint64_t incompatible_bits = 0;
   StoreUuid uuid;
-  std::uint32_t file_count = 1;
+  StoreUuid sums_uuid;
+  std::uint64_t sequence = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t rank_count = 1;
   CommitRecord record;
   StoreGeometry geometry;
   std::vector<ManifestEntry> table;  ///< one per block, in the geometry's order

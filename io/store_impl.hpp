@@ -2,13 +2,16 @@
 
 /// What create, open and commit share. Internal to io/.
 ///
-/// Names in a store's directory
-///   data.0                         slots and spill area; the lock is on it
-///   manifest.<step>.a, .b          the last two commits, two copies each
-///   manifest.<step>.a.tmp, .b.tmp  a commit that did not finish; removed by the next one
-///   owner.json                     who uses the store (io/store_owner.hpp)
-/// Nothing else in the directory is looked at or touched.
+/// Names in a store's directories
+///   data.<i>                           slots and spill area; one a directory; the lock is on it
+///   manifest.<sequence>.a, .b          the last two commits, two copies each
+///   pin.<name>.a, .b                   checkpoints: copies of manifests, two each
+///   <any of these>.tmp                 what did not finish; removed by the next commit
+///   owner.json                         who uses the store (io/store_owner.hpp)
+/// Copy a is in the first directory, copy b in the second if there is one. Nothing else in the
+/// directories is looked at or touched.
 
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,19 +43,35 @@ class OpenFile {
   FileId id_;
 };
 
-/// A name of the manifest pattern.
+/// A name of the manifest pattern, or of a checkpoint.
 struct ManifestName {
-  std::uint64_t step = 0;
+  std::string pin;  ///< name of a checkpoint; empty: a commit
+  std::uint64_t sequence = 0;
   char copy = 'a';
   bool temporary = false;
 };
 
-[[nodiscard]] std::string data_path(const std::string& directory);
-[[nodiscard]] std::string manifest_name(std::uint64_t step, char copy);
-/// Accepts exactly what manifest_name() makes, with or without ".tmp".
+[[nodiscard]] std::string data_name(std::size_t file);
+[[nodiscard]] std::string data_path(const StoreDirectories& directories, std::size_t file);
+/// The number of a data file's name; nothing for other names.
+[[nodiscard]] std::optional<std::size_t> parse_data_name(std::string_view name);
+[[nodiscard]] std::string manifest_name(const ManifestName& name);
+/// Accepts exactly what manifest_name() makes.
 [[nodiscard]] std::optional<ManifestName> parse_manifest_name(std::string_view name);
-/// The manifests in a directory, sorted by step.
-Result<std::vector<ManifestName>> list_manifests(Storage& storage, const std::string& directory);
+/// Which directory a copy is in.
+[[nodiscard]] const std::string& directory_of(const StoreDirectories& directories, char copy);
+[[nodiscard]] std::string manifest_path(const StoreDirectories& directories,
+                                        const ManifestName& name);
+/// The manifests and checkpoints in the directories, sorted by sequence; copies that are not where
+/// they belong are left out.
+Result<std::vector<ManifestName>> list_manifests(Storage& storage,
+                                                 const StoreDirectories& directories);
+/// Whether one of them is a commit that was finished.
+[[nodiscard]] bool any_commit(const std::vector<ManifestName>& names);
+
+/// Names of checkpoints: 1 to 64 letters, digits, dots, dashes and underscores, and not a dot
+/// first.
+Status check_pin_name(const std::string& name);
 
 /// Locks the data file, open from `path`. kState with EWOULDBLOCK when it is in use: at once where
 /// its owner runs; a dead one's last writes are waited for.
@@ -61,32 +80,69 @@ Status lock_data_file(Storage& storage, FileId file, const std::string& path,
 
 /// The header a file of this geometry has.
 [[nodiscard]] DataHeader make_header(const StoreUuid& uuid, const StoreLayout& layout,
-                                     std::uint64_t file_bytes, std::uint64_t layout_hash);
+                                     std::size_t file, std::uint64_t file_bytes,
+                                     std::uint64_t layout_hash);
+
+/// Calls `read` until it succeeds or fails otherwise than by I/O, at most three times.
+template <class Read>
+auto with_re_reads(Read&& read) {
+  constexpr int kReadAttempts = 3;  // the first and two re-reads
+  auto result = read();
+  for (int attempt = 1; attempt < kReadAttempts && !result; ++attempt) {
+    if (result.error().code != Errc::kIo || result.error().sys_errno == ENOENT) break;
+    result = read();
+  }
+  return result;
+}
+
+/// The data files of a store, open, and what their headers agree on.
+struct OpenedFiles {
+  StoreDirectories directories;  ///< in the order of the files
+  std::vector<OpenFile> files;
+  std::vector<DataHeader> headers;
+  std::vector<ManifestName> names;
+  std::string note;  ///< what was amiss and worked around
+  RankOptions ranks;
+  bool writable = true;
+};
+/// Opens, locks (when writable) and compares them. kState when the creation did not finish.
+Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& directories,
+                                    const StoreOptions& options, bool writable);
+
+void add_note(std::string& note, const std::string& sentence);
 
 /// Invariants
 ///   1. entries_ and record_ are those of the newest durable manifest, or empty (has_commit_
-///   false).
+///   false); pins_ are the checkpoints on the drive, oldest first.
 ///   2. Once failed_ is set nothing is written any more.
-///   3. A manifest is removed only after a newer one is durable; the newest two stay.
+///   3. A manifest is removed only after a newer one counts; the newest two stay. A checkpoint is
+///   removed only by drop().
+///   4. A checkpoint beyond the room stays only between pin() and the drop() that follows it.
+///   5. sequence_ is larger than that of any manifest in the directories.
 class StoreImpl final : public Store {
  public:
   struct Parts {
     Storage& storage;
-    std::string directory;
-    OpenFile file;
+    StoreDirectories directories;
+    std::vector<OpenFile> files;
     StoreUuid uuid;
+    StoreUuid sums_uuid;
     StoreGeometry geometry;
     StoreLayout layout;
-    std::uint64_t file_bytes = 0;
+    std::vector<std::uint64_t> file_bytes;  ///< may be longer than the layout asks for
     StoreOptions options;
     bool writable = true;
   };
   explicit StoreImpl(Parts parts) : parts_(std::move(parts)) {}
 
   /// What open() found.
-  void adopt(CommitRecord record, std::vector<SlotEntry> entries, std::string note);
+  void adopt(CommitRecord record, std::uint64_t sequence, std::vector<SlotEntry> entries,
+             std::string note);
   /// Manifests that were there when the store was opened or created.
-  void adopt_names(std::vector<ManifestName> names) { names_ = std::move(names); }
+  void adopt_names(std::vector<ManifestName> names);
+  void adopt_pins(std::vector<Pin> pins) { pins_ = std::move(pins); }
+  /// commit() whatever the steps are: for going back to a checkpoint.
+  Status write_commit(const CommitRecord& record, std::span<const SlotEntry> entries);
 
   const StoreGeometry& geometry() const override { return parts_.geometry; }
   const std::vector<SectionExtent>& extents(std::size_t block) const override {
@@ -94,7 +150,7 @@ class StoreImpl final : public Store {
   }
   std::uint64_t slot_bytes() const override { return parts_.layout.slot_bytes; }
   std::size_t slot_count() const override { return parts_.layout.slot_count; }
-  std::uint64_t file_bytes() const override { return parts_.file_bytes; }
+  std::uint64_t file_bytes() const override;
   DriveExtent slot(SlotIndex slot) const override;
   DriveExtent spill(std::size_t index) const override;
   std::uint64_t tile_seed(std::size_t block, std::uint64_t version, std::size_t section,
@@ -103,13 +159,26 @@ class StoreImpl final : public Store {
                         std::span<const std::uint64_t> sums) const override;
   SlotTable make_table() const override;
   Status commit(const CommitRecord& record, std::span<const SlotEntry> entries) override;
+  Status prepare(const CommitRecord& record, std::span<const SlotEntry> entries) override;
+  Status settle() override;
+  std::uint64_t sequence() const override {
+    return prepared_ ? prepared_->sequence : committed_sequence_;
+  }
+  StoreUuid uuid() const override { return parts_.uuid; }
+  StoreUuid sums_uuid() const override { return parts_.sums_uuid; }
+  Status check_pin(const std::string& name, bool exchange) const override;
+  Result<PinChange> pin(const std::string& name, bool exchange) override;
+  Result<PinChange> drop(const std::string& name) override;
+  const std::vector<Pin>& pins() const override { return pins_; }
   const CommitRecord& committed() const override { return record_; }
   bool has_commit() const override { return has_commit_; }
   Status read_section(std::size_t block, std::size_t section, const SlotEntry& entry,
                       std::span<std::byte> into) override;
   Status read_unchecked(std::size_t block, std::size_t section, const SlotEntry& entry,
                         std::span<std::byte> into) override;
-  std::string directory() const override { return parts_.directory; }
+  std::string directory() const override { return parts_.directories.first(); }
+  const StoreDirectories& directories() const override { return parts_.directories; }
+  std::string path_of(FileId file) const override;
   const std::string& open_note() const override { return note_; }
   std::string block_name(std::size_t block) const override;
   void set_block_namer(std::function<std::string(std::size_t block)> namer) override {
@@ -118,17 +187,38 @@ class StoreImpl final : public Store {
 
  private:
   Status check_commit(const CommitRecord& record, std::span<const SlotEntry> entries) const;
-  Status write_commit(const CommitRecord& record, std::span<const SlotEntry> entries);
+  Status check_room(const std::string& name, bool exchange) const;
+  Status check_usable(const std::string& what) const;
+  Status write_manifest(const CommitRecord& record, std::span<const SlotEntry> entries);
+  void take_prepared();
+  Status sync_files();
   Status check_place() const;
-  Status write_manifests(std::uint64_t step, std::span<const std::byte> bytes);
+  Result<std::vector<std::byte>> encode(const CommitRecord& record,
+                                        std::span<const SlotEntry> entries,
+                                        std::uint64_t sequence) const;
+  Status write_copies(ManifestName name, std::span<const std::byte> bytes);
+  Status sync_directories();
+  Status write_pin(const std::string& name);
+  Status remove_pin(const std::string& name);
   void remove_old_manifests(std::uint64_t newest, std::optional<std::uint64_t> previous);
+  Error final_error(Error error, const std::string& what);
+
+  struct Prepared {
+    CommitRecord record;
+    std::vector<SlotEntry> entries;
+    std::uint64_t sequence = 0;
+  };
 
   Parts parts_;
+  std::optional<Prepared> prepared_;  // durable, and not yet what counts
   CommitRecord record_;
   std::vector<SlotEntry> entries_;
   bool has_commit_ = false;
+  std::uint64_t sequence_ = 0;            // of the next commit
+  std::uint64_t committed_sequence_ = 0;  // of record_
   std::optional<Error> failed_;
   std::vector<ManifestName> names_;
+  std::vector<Pin> pins_;
   std::string note_;
   std::function<std::string(std::size_t)> namer_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace penstock {
 namespace {
@@ -77,8 +78,25 @@ Status check_keys(const StoreGeometry& geometry) {
                     fmt::format("two blocks have the key {:#018x}; keys must differ", *twin));
 }
 
+Status check_drives(const StoreGeometry& geometry) {
+  const std::vector<std::uint32_t>& drives = geometry.drives;
+  if (drives.empty() || drives.size() > kMaxDataFiles || geometry.pins > kMaxPins) {
+    return make_error(Errc::kArgument,
+                      fmt::format("a store has 1 to {} data files and room for at most {} "
+                                  "checkpoints, not {} and {}",
+                                  kMaxDataFiles, kMaxPins, drives.size(), geometry.pins));
+  }
+  for (const std::uint32_t share : drives) {
+    if (share >= 1 && share <= kMaxShare) continue;
+    return make_error(Errc::kArgument,
+                      fmt::format("the share of a data file is 1 to {}, not {}", kMaxShare, share));
+  }
+  return ok();
+}
+
 Status check_geometry(const StoreGeometry& geometry) {
   PENSTOCK_CHECK_OK(check_sections(geometry.sections));
+  PENSTOCK_CHECK_OK(check_drives(geometry));
   if (geometry.blocks.empty() || geometry.blocks.size() > kMaxBlocks) {
     return make_error(Errc::kArgument, fmt::format("a store has 1 to {} blocks, not {}", kMaxBlocks,
                                                    geometry.blocks.size()));
@@ -105,36 +123,84 @@ Status check_geometry(const StoreGeometry& geometry) {
   return check_keys(geometry);
 }
 
+/// Slots and spill extents of each file, one after the other.
+Status lay_out_files(const StoreGeometry& geometry, StoreLayout& layout) {
+  layout.files.resize(geometry.drives.size());
+  for (std::uint32_t i = 0; i < layout.files.size(); ++i) {
+    FileLayout& file = layout.files[i];
+    file.slot_count = layout.deal.share_of(i, layout.slot_count);
+    std::uint64_t slots_bytes = 0;
+    const bool wraps = __builtin_mul_overflow(layout.slot_bytes, file.slot_count, &slots_bytes);
+    if (wraps || slots_bytes > kMaxDataFileBytes) {
+      return make_error(Errc::kArgument,
+                        fmt::format("{} slots of {} bytes do not fit in one data file",
+                                    file.slot_count, layout.slot_bytes));
+    }
+    file.spill_offset_bytes = round_up(file.slots_offset_bytes + slots_bytes,
+                                       geometry.spill_bytes.empty() ? kPageBytes : kHugePageBytes);
+  }
+  layout.spills.reserve(geometry.spill_bytes.size());
+  for (std::size_t i = 0; i < geometry.spill_bytes.size(); ++i) {
+    const std::uint32_t index = layout.deal.place(i).file;
+    FileLayout& file = layout.files[index];
+    layout.spills.push_back({index, file.spill_offset_bytes + file.spill_bytes});
+    file.spill_bytes += round_extent(geometry.spill_bytes[i]);
+  }
+  for (FileLayout& file : layout.files) {
+    file.file_bytes = file.spill_offset_bytes + file.spill_bytes;
+  }
+  return ok();
+}
+
 }  // namespace
+
+Deal::Deal(const std::vector<std::uint32_t>& shares) : shares_(shares) {
+  const std::uint32_t divisor = std::accumulate(shares_.begin(), shares_.end(), 0U,
+                                                [](auto a, auto b) { return std::gcd(a, b); });
+  for (std::uint32_t& share : shares_) share /= divisor;
+  const std::uint64_t sum = std::accumulate(shares_.begin(), shares_.end(), std::uint64_t{0});
+  std::vector<std::uint64_t> dealt(shares_.size(), 0);
+  // Each number goes to the file that is furthest behind its share.
+  for (std::uint64_t number = 1; number <= sum; ++number) {
+    std::uint32_t next = 0;
+    std::int64_t most = 0;
+    for (std::uint32_t i = 0; i < shares_.size(); ++i) {
+      const auto behind = static_cast<std::int64_t>(number * shares_[i]) -
+                          static_cast<std::int64_t>(dealt[i] * sum);
+      if (behind > most) {
+        most = behind;
+        next = i;
+      }
+    }
+    round_.push_back({next, dealt[next]++});
+  }
+}
+
+Deal::Place Deal::place(std::uint64_t number) const {
+  const Place& place = round_[number % round_.size()];
+  return {place.file, number / round_.size() * shares_[place.file] + place.index};
+}
+
+std::uint64_t Deal::share_of(std::uint32_t file, std::uint64_t count) const {
+  std::uint64_t of_rest = 0;
+  for (std::uint64_t i = 0; i < count % round_.size(); ++i) of_rest += round_[i].file == file;
+  return count / round_.size() * shares_[file] + of_rest;
+}
 
 Result<StoreLayout> plan_layout(const StoreGeometry& geometry, bool scratch) {
   PENSTOCK_CHECK_OK(check_geometry(geometry));
   StoreLayout layout;
+  layout.deal = Deal(geometry.drives);
   layout.extents.reserve(geometry.blocks.size());
   std::uint64_t largest = kPageBytes;
   for (const BlockGeometry& block : geometry.blocks) {
     layout.extents.push_back(slot_extents(geometry.sections, block.lengths));
     const SectionExtent& last = layout.extents.back().back();
     largest = std::max(largest, last.data_offset + last.total_bytes());
-    layout.slot_count += scratch || block.frozen ? 1 : 2;
+    layout.slot_count += scratch || block.frozen ? 1 : 2 + geometry.pins;
   }
   layout.slot_bytes = round_extent(largest);
-
-  std::uint64_t slots_bytes = 0;
-  const bool wraps = __builtin_mul_overflow(layout.slot_bytes, layout.slot_count, &slots_bytes);
-  if (wraps || slots_bytes > kMaxDataFileBytes) {
-    return make_error(Errc::kArgument,
-                      fmt::format("{} slots of {} bytes do not fit in one data file",
-                                  layout.slot_count, layout.slot_bytes));
-  }
-  layout.spill_offset_bytes = round_up(layout.slots_offset_bytes + slots_bytes,
-                                       geometry.spill_bytes.empty() ? kPageBytes : kHugePageBytes);
-  layout.spill_offsets.reserve(geometry.spill_bytes.size());
-  for (const std::uint64_t bytes : geometry.spill_bytes) {
-    layout.spill_offsets.push_back(layout.spill_offset_bytes + layout.spill_bytes);
-    layout.spill_bytes += round_extent(bytes);
-  }
-  layout.file_bytes = layout.spill_offset_bytes + layout.spill_bytes;
+  PENSTOCK_CHECK_OK(lay_out_files(geometry, layout));
   return layout;
 }
 

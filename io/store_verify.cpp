@@ -113,7 +113,7 @@ class SectionVerifier {
                 Errc::kCorrupt,
                 kind,
                 tile,
-                store_.directory() + "/data.0",
+                store_.path_of(slot_.file),
                 slot_.offset_bytes + extent_.data_offset + at,
                 bytes,
                 {}};

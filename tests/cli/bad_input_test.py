@@ -341,7 +341,7 @@ class StoreTest(Case):
         for arguments in (["inspect", self.store], self.arguments("--steps", "3", "--resume"),
                           ["generate", "--store", self.store]):
             self.refused(3, [re.escape(os.path.join(self.store, where)),
-                             rf"has format {found}\.0, this build reads up to 1\.x",
+                             rf"has format {found}\.0, this build reads up to 2\.x",
                              r"use a newer Penstock$"], arguments)
 
     def test_header_of_a_newer_version(self):
@@ -352,9 +352,9 @@ class StoreTest(Case):
 
     def test_manifest_of_a_newer_version(self):
         for name in self.manifests():
-            self.patch(name, 8, struct.pack("<I", 2))
+            self.patch(name, 8, struct.pack("<I", 3))
             self.reseal(name, 0, os.path.getsize(os.path.join(self.store, name)))
-        self.newer("manifest", 2)
+        self.newer("manifest", 3)
 
     def test_header_that_only_looks_newer(self):
         """Without the hash it is damage, and the other copy counts."""

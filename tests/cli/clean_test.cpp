@@ -90,7 +90,7 @@ TEST_F(CleanTest, KeepsWholeStoresUnlessAsked) {
   auto expected = before;
   std::erase_if(expected, [](const auto& file) {
     return file.first == "run/data.0" || file.first == "run/owner.json" ||
-           file.first == "run/manifest.3.a" || file.first == "run/manifest.3.b";
+           file.first == "run/manifest.0.a" || file.first == "run/manifest.0.b";
   });
   EXPECT_EQ(tree(), expected);
   EXPECT_EQ(items({"--stores", "--yes"}).size(), 0U);

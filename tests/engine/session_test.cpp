@@ -44,9 +44,10 @@ class SessionTest : public ::testing::Test {
   Status give(TensorId tensor, std::uint32_t k = 0, std::uint32_t n = 1) {
     return engine_->gradient(tensor, values_.data(), WeightType::kF32, k, n);
   }
-  /// Breaks one copy of the manifest of `step`, so that its hash no longer fits.
-  void damage_manifest(std::uint64_t step, char copy) {
-    const std::string path = std::string(kSimStore) + "/" + manifest_name(step, copy);
+  /// Breaks one copy of the manifest of a commit, so that its hash no longer fits.
+  void damage_manifest(std::uint64_t sequence, char copy) {
+    const std::string path =
+        std::string(kSimStore) + "/" + manifest_name({"", sequence, copy, false});
     ASSERT_TRUE(world_->sim->flip_bit(path, 300 * 8));
   }
   /// The warnings of opening the store again.
@@ -242,7 +243,7 @@ TEST_F(SessionTest, AStoreInUseIsRefusedAndItsOwnerGoesOn) {
   EXPECT_EQ(third.value()->step(), 1U);
 }
 
-TEST_F(SessionTest, AnOlderCommitIsTakenOnlyWithAWarningThatNamesBothSteps) {
+TEST_F(SessionTest, AnOlderCommitIsTakenOnlyWithAWarningThatNamesBoth) {
   open();
   const Script script = default_script();
   for (const std::uint64_t step : {1U, 2U}) {
@@ -265,7 +266,7 @@ TEST_F(SessionTest, AnOlderCommitIsTakenOnlyWithAWarningThatNamesBothSteps) {
   warnings = warnings_of_reopening();
   ASSERT_EQ(warnings.size(), 1U);
   expect_parts(warnings[0],
-               {kSimStore, "no manifest of step 2 is usable", "step 1 was used instead"});
+               {kSimStore, "no manifest of commit 2 is usable", "step 1 was used instead"});
   EXPECT_EQ(engine_->committed_step(), 1U);
   engine_.reset();
   const Reference reference(tiny_model(), script, setup_.seed);

@@ -28,6 +28,7 @@ class ForwardingStorage : public Storage {
   Status preallocate(FileId file, std::uint64_t bytes) override {
     return under_.preallocate(file, bytes);
   }
+  Status extend(FileId file, std::uint64_t bytes) override { return under_.extend(file, bytes); }
   Status sync_data(FileId file) override { return under_.sync_data(file); }
   Status lock(FileId file) override { return under_.lock(file); }
   Status write_at(FileId file, std::uint64_t offset, std::span<const std::byte> from) override {

@@ -76,6 +76,22 @@ TEST_P(StorageBattery, MemoryOfBlockingTransfersMayBeMisaligned) {
   EXPECT_TRUE(has_pattern(read.span().subspan(40, kBytes), 2));
 }
 
+TEST_P(StorageBattery, ExtendSetsTheLengthAndSyncAllSyncsEach) {
+  const FileId file = storage_.open(world_.path("f"), {.create = true}).value();
+  const FileId other = storage_.open(world_.path("g"), {.create = true}).value();
+  ASSERT_TRUE(storage_.extend(file, 100 * kPageBytes).ok());
+  EXPECT_EQ(storage_.size_bytes(file).value(), 100 * kPageBytes);
+  EXPECT_EQ(storage_.extend(file, kPageBytes).error().code, Errc::kArgument) << "never shrinks";
+  Pages read(kPageBytes);
+  ASSERT_TRUE(storage_.read_at(file, 99 * kPageBytes, read.span()).ok());
+  for (const std::byte byte : read.span()) EXPECT_EQ(byte, std::byte{0});
+  const FileId both[] = {file, other};
+  EXPECT_TRUE(storage_.sync_all(both).ok());
+  EXPECT_TRUE(storage_.sync_all({}).ok());
+  const FileId missing[] = {file, other + 100};
+  EXPECT_EQ(storage_.sync_all(missing).error().code, Errc::kArgument);
+}
+
 TEST_P(StorageBattery, PreallocateSetsTheLengthAndRefusesWhatDoesNotFit) {
   const FileId file = storage_.open(world_.path("f"), {.create = true}).value();
   ASSERT_TRUE(storage_.preallocate(file, 100 * kPageBytes).ok());

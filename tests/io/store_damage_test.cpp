@@ -187,18 +187,24 @@ TEST_F(StoreTest, HeadersOfTwoStoresAreCorrupt) {
   EXPECT_TRUE(mentions(open_error().message, "differ"));
 }
 
-TEST_F(StoreTest, NewerHeadersAreUnsupportedWithAdvice) {
-  make_committed(0);
-  const DataHeader good = decode_header(bytes_of("data.0"), "x").value();
-  DataHeader newer = good, feature = good, striped = good;
-  newer.major += 1;
-  feature.incompatible_bits = 4;
-  striped.file_count = 2;
-  for (const DataHeader& header : {newer, feature, striped}) {
+class StoreHeaderTest : public StoreTest {
+ protected:
+  void write_headers(const DataHeader& header) {
     PageBuffer pages(8192);
     encode_header(header, pages.first(4096));
     encode_header(header, pages.span().subspan(4096));
     overwrite("data.0", 0, pages.span());
+  }
+};
+
+TEST_F(StoreHeaderTest, NewerHeadersAreUnsupportedWithAdvice) {
+  make_committed(0);
+  const DataHeader good = decode_header(bytes_of("data.0"), "x").value();
+  DataHeader newer = good, feature = good;
+  newer.major += 1;
+  feature.incompatible_bits = 4;
+  for (const DataHeader& header : {newer, feature}) {
+    write_headers(header);
     EXPECT_EQ(open_error().code, Errc::kUnsupported);
     EXPECT_TRUE(mentions(open_error().message, "newer")) << open_error().message;
   }
@@ -316,19 +322,19 @@ TEST_F(StoreTest, NoManifestOfAnotherStoreOrStepIsUsed) {
     EXPECT_EQ(store.value()->committed().step, 1U);
     return store.value()->open_note();
   };
-  EXPECT_TRUE(mentions(with_manifest(own), "is the manifest of step 1"));
+  EXPECT_TRUE(mentions(with_manifest(own), "is the manifest of commit 1"));
   Manifest manifest = decode_manifest(own, "x").value();
-  manifest.record.step = 9;
+  manifest.sequence = 9;
   manifest.uuid.high += 1;
   EXPECT_TRUE(mentions(with_manifest(encode_manifest(manifest).value()), "another store"));
   manifest = decode_manifest(own, "x").value();
-  manifest.record.step = 9;
+  manifest.sequence = 9;
   manifest.table[1].entry.slot = manifest.table[0].entry.slot;
   EXPECT_TRUE(mentions(with_manifest(encode_manifest(manifest).value()), "impossible entry"));
   manifest.table[1].entry.slot = 1000;
   EXPECT_TRUE(mentions(with_manifest(encode_manifest(manifest).value()), "impossible entry"));
   manifest = decode_manifest(own, "x").value();
-  manifest.record.step = 9;
+  manifest.sequence = 9;
   manifest.geometry.blocks[0].lengths[0] = std::uint64_t{1} << 30;
   EXPECT_TRUE(mentions(with_manifest(encode_manifest(manifest).value()), "another layout"));
   manifest.geometry.blocks[0].lengths[0] = ~std::uint64_t{0};
@@ -339,7 +345,7 @@ TEST_F(StoreTest, NoManifestOfAnotherStoreOrStepIsUsed) {
 TEST_F(StoreTest, ANewerManifestIsUnsupportedNotPassedOver) {
   make_committed(1);
   Manifest manifest = decode_manifest(bytes_of("manifest.1.a"), "x").value();
-  manifest.record.step = 2;
+  manifest.sequence = 2;
   manifest.incompatible_bits = 1;
   const auto bytes = encode_manifest(manifest).value();
   ASSERT_TRUE(storage_->write_file(kDirectory + "/manifest.2.a", bytes));

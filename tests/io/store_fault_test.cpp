@@ -37,6 +37,10 @@ class FailingStorage final : public Storage {
     if (strikes(true)) return error("preallocate");
     return storage_.preallocate(file, bytes);
   }
+  Status extend(FileId file, std::uint64_t bytes) override {
+    if (strikes(true)) return error("extend");
+    return storage_.extend(file, bytes);
+  }
   Status sync_data(FileId file) override {
     if (strikes(true)) return error("sync_data");
     return storage_.sync_data(file);

@@ -35,7 +35,12 @@ DataHeader sample_header() {
 Manifest sample_manifest() {
   Manifest manifest;
   manifest.uuid = {7, 8};
-  manifest.file_count = 2;
+  manifest.sums_uuid = {9, 10};
+  manifest.sequence = 14;
+  manifest.rank = 1;
+  manifest.rank_count = 3;
+  manifest.geometry.drives = {1, 2};
+  manifest.geometry.pins = 2;
   manifest.record.step = 12;
   manifest.record.updates = 11;
   manifest.record.blob = {std::byte{1}, std::byte{2}, std::byte{3}};
@@ -79,7 +84,12 @@ void flip(Bytes& bytes, std::size_t bit) {
 
 void expect_same(const Manifest& x, const Manifest& y) {
   EXPECT_EQ(x.uuid, y.uuid);
-  EXPECT_EQ(x.file_count, y.file_count);
+  EXPECT_EQ(x.sums_uuid, y.sums_uuid);
+  EXPECT_EQ(x.sequence, y.sequence);
+  EXPECT_EQ(x.rank, y.rank);
+  EXPECT_EQ(x.rank_count, y.rank_count);
+  EXPECT_EQ(x.geometry.drives, y.geometry.drives);
+  EXPECT_EQ(x.geometry.pins, y.geometry.pins);
   EXPECT_EQ(x.record.step, y.record.step);
   EXPECT_EQ(x.record.updates, y.record.updates);
   EXPECT_EQ(x.record.blob, y.record.blob);
@@ -122,9 +132,9 @@ TEST(StoreFormatTest, ManifestRoundTrips) {
 }
 
 // Files of this version must stay readable: these digests change only with the format's version.
-TEST(StoreFormatTest, BytesAreThoseOfVersionOne) {
-  EXPECT_EQ(to_hex(hash128(sample_header_bytes())), "9a30c3f85574150b9736eefdc76a2f9f");
-  EXPECT_EQ(to_hex(hash128(sample_manifest_bytes())), "332f299d1e7d9872471b4040343f53fe");
+TEST(StoreFormatTest, BytesAreThoseOfVersionTwo) {
+  EXPECT_EQ(to_hex(hash128(sample_header_bytes())), "3a02a0fe93a530574a53c35d979c43cc");
+  EXPECT_EQ(to_hex(hash128(sample_manifest_bytes())), "edb9709836eef2dfc33ff86a7a3ea597");
   EXPECT_EQ(to_hex(sum_seed({1, 2}, 3, 4, 5, 6)), "eb8fe4bd1b35242d");
 }
 
@@ -206,7 +216,7 @@ TEST(StoreFormatTest, HostileBytesWithARightHashNeverHarm) {
 
 // Offsets are those of the byte table in store_format.hpp.
 TEST(StoreFormatTest, HugeCountsAreRefusedBeforeAnythingIsAllocated) {
-  constexpr std::size_t kCountOffsets[] = {88, 96, 104, 112};
+  constexpr std::size_t kCountOffsets[] = {96, 104, 112, 120};
   for (const std::size_t offset : kCountOffsets) {
     for (const std::uint64_t count : {~std::uint64_t{0}, std::uint64_t{1} << 61,
                                       std::uint64_t{1} << 32, kMaxBlocks, std::uint64_t{1} << 20}) {
@@ -219,9 +229,15 @@ TEST(StoreFormatTest, HugeCountsAreRefusedBeforeAnythingIsAllocated) {
     }
   }
   Bytes bytes = sample_manifest_bytes();
-  put(bytes, 84, std::uint32_t{9});  // sections
+  put(bytes, 92, std::uint32_t{9});  // sections
   reseal(bytes);
   EXPECT_FALSE(decode_manifest(bytes, "x"));
+  for (const std::uint32_t files : {0U, 65U, ~0U}) {
+    bytes = sample_manifest_bytes();
+    put(bytes, 88, files);
+    reseal(bytes);
+    EXPECT_FALSE(decode_manifest(bytes, "x")) << files;
+  }
 }
 
 TEST(StoreFormatTest, NewerMajorsAndUnknownFeaturesAreUnsupportedNotCorrupt) {
@@ -240,6 +256,11 @@ TEST(StoreFormatTest, NewerMajorsAndUnknownFeaturesAreUnsupportedNotCorrupt) {
     put(feature, 24, std::uint64_t{1} << 63);
     reseal(feature);
     EXPECT_EQ(decode(feature).code, Errc::kUnsupported);
+    Bytes older = good;
+    put(older, 8, std::uint32_t{1});
+    reseal(older);
+    EXPECT_EQ(decode(older).code, Errc::kUnsupported);
+    EXPECT_NE(decode(older).message.find("create the store again"), std::string::npos);
     Bytes ancient = good;
     put(ancient, 8, std::uint32_t{0});
     reseal(ancient);
@@ -263,18 +284,67 @@ TEST(StoreFormatTest, RefusesABlobBeyondTheLimit) {
   EXPECT_EQ(encode_manifest(manifest).error().code, Errc::kArgument);
 }
 
+TEST(StoreFormatTest, RefusesARankThatIsNotOfItsRanks) {
+  for (const auto& [rank, count] : {std::pair{3U, 3U}, {0U, 0U}, {0U, ~0U}}) {
+    Bytes bytes = sample_manifest_bytes();
+    put(bytes, 148, rank);
+    put(bytes, 152, count);
+    reseal(bytes);
+    EXPECT_EQ(decode_manifest(bytes, "x").error().code, Errc::kCorrupt) << rank << " " << count;
+  }
+  Bytes bytes = sample_manifest_bytes();
+  put(bytes, 188, 1U);  // must be zero
+  reseal(bytes);
+  EXPECT_EQ(decode_manifest(bytes, "x").error().code, Errc::kCorrupt);
+}
+
 TEST(StoreLayoutTest, LaysOutSlotsAndSpills) {
   StoreGeometry geometry = sample_manifest().geometry;
-  auto layout = plan_layout(geometry, false);
-  ASSERT_TRUE(layout) << layout.error().message;
-  EXPECT_EQ(layout.value().slot_count, 3U) << "two for the mutable block, one for the frozen";
+  geometry.drives = {1};
+  geometry.pins = 0;
+  auto planned = plan_layout(geometry, false);
+  ASSERT_TRUE(planned) << planned.error().message;
+  const StoreLayout& layout = planned.value();
+  EXPECT_EQ(layout.slot_count, 3U) << "two for the mutable block, one for the frozen";
   // 1 byte + sums, 4097 bytes + sums: 2 pages and 3 pages.
-  EXPECT_EQ(layout.value().slot_bytes, 5U * 4096);
-  EXPECT_EQ(layout.value().spill_offset_bytes, std::uint64_t{4} << 20);
-  EXPECT_EQ(layout.value().file_bytes, (std::uint64_t{4} << 20) + 4096);
+  EXPECT_EQ(layout.slot_bytes, 5U * 4096);
+  EXPECT_EQ(layout.files[0].spill_offset_bytes, std::uint64_t{4} << 20);
+  EXPECT_EQ(layout.files[0].file_bytes, (std::uint64_t{4} << 20) + 4096);
   EXPECT_EQ(plan_layout(geometry, true).value().slot_count, 2U);
+  geometry.pins = 5;
+  EXPECT_EQ(plan_layout(geometry, false).value().slot_count, 8U) << "one more for each checkpoint";
   geometry.blocks[0].lengths[0] = (std::uint64_t{2} << 20) + 1;
   EXPECT_EQ(plan_layout(geometry, false).value().slot_bytes, std::uint64_t{4} << 20);
+}
+
+TEST(StoreLayoutTest, DealsSlotsAndSpillsByShares) {
+  StoreGeometry geometry = sample_manifest().geometry;
+  for (std::uint64_t key = 200; key < 298; ++key) geometry.blocks.push_back({key, {1, 1}, false});
+  geometry.spill_bytes.assign(30, 4096);
+  geometry.drives = {2, 6, 4};  // 1 : 3 : 2
+  geometry.pins = 0;
+  auto planned = plan_layout(geometry, false);
+  ASSERT_TRUE(planned) << planned.error().message;
+  const StoreLayout& layout = planned.value();
+  ASSERT_EQ(layout.slot_count, 199U);
+  ASSERT_EQ(layout.files.size(), 3U);
+  std::vector<std::uint64_t> next(3, 0);
+  for (std::uint64_t slot = 0; slot < layout.slot_count; ++slot) {
+    const Deal::Place place = layout.deal.place(slot);
+    EXPECT_EQ(place.index, next[place.file]++) << "without gaps, in order";
+    // Any run of six has each file's share, so blocks written in order keep all drives busy.
+    if (slot % 6 == 5) {
+      EXPECT_EQ(next[1] * 2, next[2] * 3);
+      EXPECT_EQ(next[0] * 3, next[1]);
+    }
+  }
+  for (std::size_t file = 0; file < 3; ++file) EXPECT_EQ(layout.files[file].slot_count, next[file]);
+  std::vector<std::size_t> spills(3, 0);
+  for (const SpillPlace& spill : layout.spills) {
+    EXPECT_EQ(spill.offset_bytes,
+              layout.files[spill.file].spill_offset_bytes + 4096 * spills[spill.file]++);
+  }
+  EXPECT_EQ(spills, (std::vector<std::size_t>{5, 15, 10}));
 }
 
 TEST(StoreLayoutTest, RefusesWhatIsBeyondTheLimits) {
@@ -310,6 +380,15 @@ TEST(StoreLayoutTest, RefusesWhatIsBeyondTheLimits) {
   EXPECT_TRUE(refused(bad));
   bad = good;
   bad.blocks.clear();
+  EXPECT_TRUE(refused(bad));
+  for (const std::vector<std::uint32_t>& drives :
+       {std::vector<std::uint32_t>{}, {0}, {1, 257}, std::vector<std::uint32_t>(65, 1)}) {
+    bad = good;
+    bad.drives = drives;
+    EXPECT_TRUE(refused(bad));
+  }
+  bad = good;
+  bad.pins = 65;
   EXPECT_TRUE(refused(bad));
 }
 

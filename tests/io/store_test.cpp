@@ -190,7 +190,7 @@ TEST_F(StoreTest, CreateRefusesAnExistingStore) {
 }
 
 TEST_F(StoreTest, CreateChecksSpaceBeforeItWritesAnything) {
-  const std::uint64_t needed = plan_layout(small_geometry(), false).value().file_bytes;
+  const std::uint64_t needed = plan_layout(small_geometry(), false).value().files[0].file_bytes;
   SimFaults faults;
   faults.capacity_bytes = needed;  // no room for manifests
   storage_->set_faults(faults);
@@ -361,14 +361,40 @@ TEST_F(StoreTest, UuidsDifferUnlessSeeded) {
 TEST(ManifestNameTest, AcceptsExactlyWhatItMakes) {
   const auto parsed = parse_manifest_name("manifest.18446744073709551615.b.tmp");
   ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->step, ~std::uint64_t{0});
+  EXPECT_EQ(parsed->sequence, ~std::uint64_t{0});
   EXPECT_EQ(parsed->copy, 'b');
   EXPECT_TRUE(parsed->temporary);
-  EXPECT_TRUE(parse_manifest_name(manifest_name(0, 'a')));
-  for (const char* name :
-       {"manifest.", "manifest..a", "manifest.1", "manifest.1.", "manifest.01.a", "manifest.1.c",
-        "manifest.1.a.tmp.tmp", "manifest.18446744073709551616.a", "manifest.1a.a", "manifest.+1.a",
-        "Manifest.1.a", "manifest.1.ab", ".tmp", "", "manifest.1 .a", "manifest.a"}) {
+  for (const char* name : {"manifest.0.a", "pin.best.a", "pin.step-12.b", "pin.v1.0.a.tmp",
+                           "pin.x.tmp.b", "pin.a.a.a"}) {
+    const auto own = parse_manifest_name(name);
+    ASSERT_TRUE(own) << name;
+    EXPECT_EQ(manifest_name(*own), name);
+  }
+  EXPECT_EQ(parse_manifest_name("pin.v1.0.a.tmp")->pin, "v1.0");
+  const char* const others[] = {"manifest.",
+                                "manifest..a",
+                                "manifest.1",
+                                "manifest.1.",
+                                "manifest.01.a",
+                                "manifest.1.c",
+                                "manifest.1a.a",
+                                "manifest.+1.a",
+                                "Manifest.1.a",
+                                "manifest.1.ab",
+                                "manifest.1 .a",
+                                "manifest.a",
+                                ".tmp",
+                                "",
+                                "manifest.1.a.tmp.tmp",
+                                "pin.a",
+                                "pin..a",
+                                "pin..x.a",
+                                "pin.a b.a",
+                                "pin.x.c",
+                                "pin.x.a.tmp.tmp",
+                                "pin./.a",
+                                "manifest.18446744073709551616.a"};
+  for (const char* name : others) {
     EXPECT_FALSE(parse_manifest_name(name)) << name;
   }
 }

@@ -1,0 +1,52 @@
+#pragma once
+
+/// What makes the commits of several ranks one: the global record.
+///
+/// Each rank has a store of its own. A commit counts only when the manifests of all ranks are
+/// durable and rank 0 has then written it down, in global.<sequence>.a and .b in its directories;
+/// no rank uses a slot of the commit before again until it has. So after a crash the newest global
+/// record names a commit that every rank has, whole.
+///
+///   offset size
+///        0    8  magic "PNSTKGLB"
+///        8    4  major     12  4  minor
+///       16    8  compatible bits     24  8  incompatible bits
+///       32   16  id of the run
+///       48    8  sequence     56  8  step
+///       64    4  number of ranks     68  4  zero
+///       72   16  XXH3-128 of all bytes before
+///
+/// Threads: pure functions over a Storage. Errors: kIo, kCorrupt, kUnsupported.
+
+#include <optional>
+
+#include "io/store.hpp"
+
+namespace penstock {
+
+struct GlobalRecord {
+  StoreUuid run;  ///< the ranks' stores have ids made from it, see rank_uuid()
+  std::uint64_t sequence = 0, step = 0;
+  std::uint32_t ranks = 1;
+  friend bool operator==(const GlobalRecord&, const GlobalRecord&) = default;
+};
+
+struct FoundGlobal {
+  GlobalRecord record;
+  bool is_newest = true;  ///< false: the newest was damaged, so slots may have been used since
+};
+
+/// The id of a rank's store.
+[[nodiscard]] StoreUuid rank_uuid(const StoreUuid& run, std::uint32_t rank);
+/// A random id, or with a seed a replayable one.
+[[nodiscard]] StoreUuid make_uuid(std::uint64_t seed);
+
+/// Makes the record durable, in two copies; the newest two records stay.
+Status write_global(Storage& storage, const StoreDirectories& directories,
+                    const GlobalRecord& record);
+/// The newest record with a right copy; nothing when there is none of any kind. kCorrupt: there are
+/// some and all are damaged.
+Result<std::optional<FoundGlobal>> read_global(Storage& storage,
+                                               const StoreDirectories& directories);
+
+}  // namespace penstock

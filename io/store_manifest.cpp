@@ -1,0 +1,277 @@
+// Manifests: bytes from and to commits.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/store_bytes.hpp"
+#include "io/store_format.hpp"
+#include "io/store_layout.hpp"
+
+namespace penstock {
+namespace {
+
+using format::corrupt;
+using format::kHashBytes;
+using format::Reader;
+using format::Writer;
+
+constexpr std::string_view kManifestMagic = "PNSTKMAN";
+constexpr std::uint64_t kManifestFixedBytes = 192;
+constexpr std::uint64_t kSectionFixedBytes = 12;
+constexpr std::uint32_t kMaxRanks = 1U << 20;
+
+struct Counts {
+  std::uint32_t files = 0, sections = 0;
+  std::uint64_t blocks = 0, spills = 0, description_bytes = 0, blob_bytes = 0;
+};
+
+std::uint64_t block_bytes(std::uint64_t sections) {
+  return 16 + 8 * sections;
+}
+std::uint64_t entry_bytes(std::uint64_t sections) {
+  return 24 + 8 * sections;
+}
+
+std::uint64_t manifest_bytes(const Manifest& manifest) {
+  const std::uint64_t sections = manifest.geometry.sections.size();
+  std::uint64_t bytes = kManifestFixedBytes + kHashBytes + manifest.geometry.drives.size() * 4;
+  for (const SectionSpec& section : manifest.geometry.sections) {
+    bytes += kSectionFixedBytes + section.name.size() + section.codec.size();
+  }
+  bytes += manifest.geometry.blocks.size() * block_bytes(sections);
+  bytes += manifest.geometry.spill_bytes.size() * 8;
+  bytes += manifest.geometry.description.size() + manifest.record.blob.size();
+  return bytes + manifest.table.size() * entry_bytes(sections);
+}
+
+void write_fixed(Writer& writer, const Manifest& manifest, std::uint64_t bytes) {
+  const StoreGeometry& geometry = manifest.geometry;
+  writer.text(kManifestMagic);
+  writer.number(manifest.major);
+  writer.number(manifest.minor);
+  writer.number(manifest.compatible_bits);
+  writer.number(manifest.incompatible_bits);
+  writer.number(manifest.uuid.low);
+  writer.number(manifest.uuid.high);
+  writer.number(bytes);
+  writer.number(manifest.sequence);
+  writer.number(manifest.record.step);
+  writer.number(manifest.record.updates);
+  writer.number(geometry.layout_hash);
+  writer.number(static_cast<std::uint32_t>(geometry.drives.size()));
+  writer.number(static_cast<std::uint32_t>(geometry.sections.size()));
+  writer.number(std::uint64_t{geometry.blocks.size()});
+  writer.number(std::uint64_t{geometry.spill_bytes.size()});
+  writer.number(std::uint64_t{geometry.description.size()});
+  writer.number(std::uint64_t{manifest.record.blob.size()});
+  writer.number(manifest.sums_uuid.low);
+  writer.number(manifest.sums_uuid.high);
+  writer.number(geometry.pins);
+  writer.number(manifest.rank);
+  writer.number(manifest.rank_count);
+  writer.seek(kManifestFixedBytes);  // the rest is zero already
+  for (const std::uint32_t share : geometry.drives) writer.number(share);
+}
+
+Status read_sections(Reader& reader, const Counts& counts, Manifest& manifest,
+                     std::string_view where) {
+  for (std::uint32_t i = 0; i < counts.sections; ++i) {
+    const auto name_bytes = reader.number<std::uint16_t>();
+    const auto codec_bytes = reader.number<std::uint16_t>();
+    SectionSpec section;
+    section.tile_bytes = reader.number<std::uint32_t>();
+    const auto flags = reader.number<std::uint32_t>();
+    section.is_mutable = (flags & 1) != 0;
+    if (!reader.good() || flags > 1 || name_bytes > kMaxSectionNameBytes ||
+        codec_bytes > kMaxSectionNameBytes) {
+      return corrupt(where, fmt::format("has a malformed section {}", i));
+    }
+    section.name = reader.text(name_bytes);
+    section.codec = reader.text(codec_bytes);
+    manifest.geometry.sections.push_back(std::move(section));
+  }
+  return ok();
+}
+
+/// Checks that what follows the sections has exactly the length its counts say.
+Status check_rest(const Reader& reader, const Counts& counts, std::string_view where) {
+  // Every factor is below a limit of store_layout.hpp, so nothing here can wrap.
+  const std::uint64_t needed =
+      counts.blocks * (block_bytes(counts.sections) + entry_bytes(counts.sections)) +
+      counts.spills * 8 + counts.description_bytes + counts.blob_bytes;
+  if (reader.good() && needed == reader.left()) return ok();
+  return corrupt(where, fmt::format("has {} bytes after its sections at offset {}, its counts need "
+                                    "{}",
+                                    reader.left(), reader.used(), needed));
+}
+
+Status read_blocks(Reader& reader, const Counts& counts, Manifest& manifest,
+                   std::string_view where) {
+  manifest.geometry.blocks.resize(counts.blocks);
+  for (std::size_t i = 0; i < counts.blocks; ++i) {
+    BlockGeometry& block = manifest.geometry.blocks[i];
+    block.key = reader.number<std::uint64_t>();
+    const auto flags = reader.number<std::uint32_t>();
+    const auto zero = reader.number<std::uint32_t>();
+    if (flags > 1 || zero != 0) {
+      return corrupt(where, fmt::format("has unknown flags {:#x} in block {}", flags, i));
+    }
+    block.frozen = (flags & 1) != 0;
+    block.lengths.resize(counts.sections);
+    for (std::uint64_t& length : block.lengths) length = reader.number<std::uint64_t>();
+  }
+  return ok();
+}
+
+Status read_table(Reader& reader, const Counts& counts, Manifest& manifest,
+                  std::string_view where) {
+  manifest.table.resize(counts.blocks);
+  for (std::size_t i = 0; i < counts.blocks; ++i) {
+    ManifestEntry& line = manifest.table[i];
+    line.entry.slot = reader.number<std::uint32_t>();
+    line.file_index = reader.number<std::uint32_t>();
+    line.entry.version = reader.number<std::uint64_t>();
+    line.entry.written = reader.number<std::uint32_t>();
+    const auto zero = reader.number<std::uint32_t>();
+    for (std::uint32_t s = 0; s < counts.sections; ++s) {
+      line.entry.roots[s] = reader.number<std::uint64_t>();
+    }
+    if (zero != 0 || line.file_index >= counts.files ||
+        line.entry.written >> counts.sections != 0) {
+      return corrupt(where, fmt::format("has a malformed table entry for block {}", i));
+    }
+  }
+  return ok();
+}
+
+/// What follows the counts, up to the first section.
+Status read_identity(Reader& reader, const Counts& counts, Manifest& manifest,
+                     std::string_view where) {
+  manifest.sums_uuid.low = reader.number<std::uint64_t>();
+  manifest.sums_uuid.high = reader.number<std::uint64_t>();
+  manifest.geometry.pins = reader.number<std::uint32_t>();
+  manifest.rank = reader.number<std::uint32_t>();
+  manifest.rank_count = reader.number<std::uint32_t>();
+  const auto rest = reader.raw(kManifestFixedBytes - reader.used());
+  const bool zero =
+      std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
+  if (!zero || manifest.rank_count == 0 || manifest.rank_count > kMaxRanks ||
+      manifest.rank >= manifest.rank_count) {
+    return corrupt(where, fmt::format("is of rank {} of {}, or has bytes of unknown meaning",
+                                      manifest.rank, manifest.rank_count));
+  }
+  manifest.geometry.drives.clear();
+  for (std::uint32_t i = 0; i < counts.files; ++i) {
+    manifest.geometry.drives.push_back(reader.number<std::uint32_t>());
+  }
+  if (!reader.good()) return corrupt(where, "ends in the list of its data files");
+  return ok();
+}
+
+Result<Counts> read_fixed(Reader& reader, std::uint64_t size, Manifest& manifest,
+                          std::string_view where) {
+  (void)reader.raw(kManifestMagic.size());
+  manifest.major = reader.number<std::uint32_t>();
+  manifest.minor = reader.number<std::uint32_t>();
+  manifest.compatible_bits = reader.number<std::uint64_t>();
+  manifest.incompatible_bits = reader.number<std::uint64_t>();
+  PENSTOCK_CHECK_OK(
+      format::check_version(manifest.major, manifest.minor, manifest.incompatible_bits, where));
+  manifest.uuid.low = reader.number<std::uint64_t>();
+  manifest.uuid.high = reader.number<std::uint64_t>();
+  const auto bytes = reader.number<std::uint64_t>();
+  manifest.sequence = reader.number<std::uint64_t>();
+  manifest.record.step = reader.number<std::uint64_t>();
+  manifest.record.updates = reader.number<std::uint64_t>();
+  manifest.geometry.layout_hash = reader.number<std::uint64_t>();
+  Counts counts;
+  counts.files = reader.number<std::uint32_t>();
+  counts.sections = reader.number<std::uint32_t>();
+  counts.blocks = reader.number<std::uint64_t>();
+  counts.spills = reader.number<std::uint64_t>();
+  counts.description_bytes = reader.number<std::uint64_t>();
+  counts.blob_bytes = reader.number<std::uint64_t>();
+  if (bytes != size) {
+    return corrupt(where, fmt::format("says it has {} bytes, it has {}", bytes, size));
+  }
+  if (counts.files == 0 || counts.files > kMaxDataFiles || counts.sections == 0 ||
+      counts.sections > kMaxSections || counts.blocks > kMaxBlocks || counts.spills > kMaxSpills ||
+      counts.description_bytes > kMaxDescriptionBytes || counts.blob_bytes > kMaxBlobBytes) {
+    return corrupt(where, fmt::format("is beyond the limits: {} files, {} sections, {} blocks, {} "
+                                      "spills, description {}, blob {}",
+                                      counts.files, counts.sections, counts.blocks, counts.spills,
+                                      counts.description_bytes, counts.blob_bytes));
+  }
+  PENSTOCK_CHECK_OK(read_identity(reader, counts, manifest, where));
+  return counts;
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest) {
+  const StoreGeometry& geometry = manifest.geometry;
+  const std::uint64_t bytes = manifest_bytes(manifest);
+  if (manifest.record.blob.size() > kMaxBlobBytes || bytes > kMaxManifestBytes ||
+      manifest.table.size() != geometry.blocks.size()) {
+    return make_error(Errc::kArgument,
+                      fmt::format("a manifest of {} bytes with a blob of {} for {} of {} blocks is "
+                                  "beyond the limits ({} and {})",
+                                  bytes, manifest.record.blob.size(), manifest.table.size(),
+                                  geometry.blocks.size(), kMaxManifestBytes, kMaxBlobBytes));
+  }
+  std::vector<std::byte> out(bytes);
+  Writer writer(out);
+  write_fixed(writer, manifest, bytes);
+  for (const SectionSpec& section : geometry.sections) {
+    writer.number(static_cast<std::uint16_t>(section.name.size()));
+    writer.number(static_cast<std::uint16_t>(section.codec.size()));
+    writer.number(section.tile_bytes);
+    writer.number(static_cast<std::uint32_t>(section.is_mutable ? 1 : 0));
+    writer.text(section.name);
+    writer.text(section.codec);
+  }
+  for (const BlockGeometry& block : geometry.blocks) {
+    writer.number(block.key);
+    writer.number(static_cast<std::uint32_t>(block.frozen ? 1 : 0));
+    writer.number(std::uint32_t{0});
+    for (const std::uint64_t length : block.lengths) writer.number(length);
+  }
+  for (const std::uint64_t length : geometry.spill_bytes) writer.number(length);
+  writer.text(geometry.description);
+  writer.raw(manifest.record.blob.data(), manifest.record.blob.size());
+  for (const ManifestEntry& line : manifest.table) {
+    writer.number(line.entry.slot);
+    writer.number(line.file_index);
+    writer.number(line.entry.version);
+    writer.number(line.entry.written);
+    writer.number(std::uint32_t{0});
+    for (std::size_t s = 0; s < geometry.sections.size(); ++s) writer.number(line.entry.roots[s]);
+  }
+  writer.seal();
+  return out;
+}
+
+Result<Manifest> decode_manifest(std::span<const std::byte> bytes, std::string_view where) {
+  PENSTOCK_CHECK_OK(
+      format::check_frame(bytes, kManifestFixedBytes + kHashBytes, kManifestMagic, where));
+  Reader reader(bytes.first(bytes.size() - kHashBytes));
+  Manifest manifest;
+  auto fixed = read_fixed(reader, bytes.size(), manifest, where);
+  if (!fixed) return std::move(fixed).error();
+  const Counts& counts = fixed.value();
+  PENSTOCK_CHECK_OK(read_sections(reader, counts, manifest, where));
+  PENSTOCK_CHECK_OK(check_rest(reader, counts, where));
+  PENSTOCK_CHECK_OK(read_blocks(reader, counts, manifest, where));
+  manifest.geometry.spill_bytes.resize(counts.spills);
+  for (std::uint64_t& length : manifest.geometry.spill_bytes) {
+    length = reader.number<std::uint64_t>();
+  }
+  manifest.geometry.description = reader.text(counts.description_bytes);
+  const auto blob = reader.raw(counts.blob_bytes);
+  manifest.record.blob.assign(blob.begin(), blob.end());
+  PENSTOCK_CHECK_OK(read_table(reader, counts, manifest, where));
+  return manifest;
+}
+
+}  // namespace penstock
