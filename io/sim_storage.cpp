@@ -200,7 +200,7 @@ Result<std::vector<std::byte>> SimStorageImpl::read_file(const std::string& path
         Errc::kIo, "read", path, EFBIG,
         fmt::format("it has {} bytes, at most {} were expected", content.bytes(), max_bytes));
   }
-  if (drive_->strikes(drive_->faults.read_error)) {
+  if (drive_->strikes(drive_->faults.read_error, path)) {
     return failure(Errc::kIo, "read", path, EIO, "check the drive");
   }
   std::vector<std::byte> bytes(content.bytes());
@@ -221,10 +221,10 @@ Status SimStorageImpl::write_file(const std::string& path, std::span<const std::
     node->content.truncate();
     drive_->changed();
   }
-  if (drive_->strikes(drive_->faults.write_error)) {
+  if (drive_->strikes(drive_->faults.write_error, path)) {
     return failure(Errc::kIo, "write", path, EIO, "check the drive");
   }
-  if (drive_->strikes(drive_->faults.no_space)) {
+  if (drive_->strikes(drive_->faults.no_space, path)) {
     return failure(Errc::kNoSpace, "write", path, ENOSPC, "free space");
   }
   node->content.write(0, bytes);

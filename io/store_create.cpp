@@ -319,9 +319,10 @@ Result<std::unique_ptr<Store>> create_durable(Storage& storage, const StoreDirec
   }
   auto names = list_manifests(storage, directories);
   if (!names) return std::move(names).error();
-  auto store = std::make_unique<StoreImpl>(StoreImpl::Parts{storage, directories, std::move(files),
-                                                            uuid, uuid, geometry, std::move(layout),
-                                                            std::move(file_bytes), options, true});
+  const StoreUuid sums_uuid = options.copy.is_copy ? options.copy.sums_uuid : uuid;
+  auto store = std::make_unique<StoreImpl>(
+      StoreImpl::Parts{storage, directories, std::move(files), uuid, sums_uuid, geometry,
+                       std::move(layout), std::move(file_bytes), options, true});
   store->adopt_names(std::move(names).value());
   return std::unique_ptr<Store>(std::move(store));
 }

@@ -132,7 +132,9 @@ typedef struct penstock_engine_options {
   penstock_log_fn log;          /* NULL: messages are dropped. Must not block */
   void* log_user;
   penstock_log_level log_min_level; /* default PENSTOCK_LOG_INFO */
-  uint32_t reserved2;
+  uint32_t checkpoint_room; /* of a new store: how many it can hold; a slot per block each */
+  const char* const* further_directories; /* of the store's other drives; NULL with a count of 0 */
+  uint64_t further_count;
 } penstock_engine_options;
 
 PENSTOCK_API penstock_status penstock_engine_options_init(penstock_engine_options* options,
@@ -355,6 +357,21 @@ PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_export_master(penstock_
                                                                        penstock_tensor tensor,
                                                                        float* out,
                                                                        uint64_t elements);
+
+/* Keeps the state of the last ended step as a checkpoint inside the store, whatever is committed
+ * later; no data is written for it. Between steps. Returns at once: the checkpoint is made with the
+ * commit of that step. name NULL: a rotating one, called step-<n>; the newest `keep` (at least 1)
+ * of these stay. Else `keep` is ignored. PENSTOCK_E_NO_SPACE: there is no room (checkpoint_room).
+ * `penstock checkpoint restore` goes back to one. */
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_checkpoint(penstock_engine* engine,
+                                                                    const char* name,
+                                                                    uint32_t keep);
+/* Forgets one. PENSTOCK_E_STATE if there is none of that name. */
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_checkpoint_drop(penstock_engine* engine,
+                                                                         const char* name);
+/* Those that are durable, oldest first, and the room for them. A fact. Free it. */
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_checkpoints_json(penstock_engine* engine,
+                                                                          char** out);
 
 /* Facts, from any thread. */
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_step(penstock_engine* engine,

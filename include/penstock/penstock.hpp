@@ -242,6 +242,17 @@ class Engine {
 
   // --- state
   void flush() { check(penstock_flush(engine_)); }
+  void checkpoint(const std::string& name) { check(penstock_checkpoint(engine_, name.c_str(), 0)); }
+  /// A checkpoint named after its step; the newest `keep` of these stay.
+  void rotate_checkpoints(std::uint32_t keep) {
+    check(penstock_checkpoint(engine_, nullptr, keep));
+  }
+  void drop_checkpoint(const std::string& name) {
+    check(penstock_checkpoint_drop(engine_, name.c_str()));
+  }
+  [[nodiscard]] std::string checkpoints_json() const {
+    return take_text(&penstock_checkpoints_json);
+  }
   [[nodiscard]] std::vector<float> export_master(penstock_tensor tensor) {
     std::vector<float> out(elements(tensor));
     check(penstock_export_master(engine_, tensor, out.data(), out.size()));

@@ -31,7 +31,7 @@ std::string_view name_of(TensorClass tensor_class) noexcept {
 
 std::string_view name_of(TrafficKind kind) noexcept {
   static constexpr std::array<std::string_view, kTrafficKinds> kNames = {
-      "demand", "final_flush", "commit_of_ram_homed", "spill", "tied_reuse", "initial"};
+      "demand", "final_flush", "commit_of_ram_homed", "spill", "tied_reuse", "initial", "tee"};
   return name_at(kNames, static_cast<std::size_t>(kind));
 }
 

@@ -45,8 +45,9 @@ enum class TrafficKind : std::uint8_t {
   kSpill,             ///< did not fit: out to a lower tier and back within the step
   kTiedReuse,         ///< further uses of a tied tensor
   kInitial,           ///< the first version of a store, and measuring its drive
+  kTee,               ///< a copy of a commit in another store
 };
-inline constexpr std::size_t kTrafficKinds = 6;
+inline constexpr std::size_t kTrafficKinds = 7;
 
 [[nodiscard]] std::string_view name_of(Link link) noexcept;
 [[nodiscard]] std::string_view name_of(TensorClass tensor_class) noexcept;

@@ -122,6 +122,23 @@ penstock_status penstock_flush(penstock_engine* engine) {
   return with_session(engine, "flush", Phase::kOpen, [](Session& s) { return s.flush(); });
 }
 
+penstock_status penstock_checkpoint(penstock_engine* engine, const char* name, uint32_t keep) {
+  return with_session(engine, "checkpoint", Phase::kOpen,
+                      [&](Session& s) { return s.checkpoint(name, keep); });
+}
+
+penstock_status penstock_checkpoint_drop(penstock_engine* engine, const char* name) {
+  return with_session(engine, "checkpoint_drop", Phase::kOpen,
+                      [&](Session& s) { return s.drop_checkpoint(name); });
+}
+
+penstock_status penstock_checkpoints_json(penstock_engine* engine, char** out) {
+  return with_facts(engine, "checkpoints_json", [&](Session&, Engine& e) -> Status {
+    if (out == nullptr) return capi::argument("the output is NULL");
+    return capi::copy_text(capi::checkpoints_report(e), out);
+  });
+}
+
 penstock_status penstock_export_master(penstock_engine* engine, penstock_tensor tensor, float* out,
                                        uint64_t elements) {
   return with_session(engine, "export_master", Phase::kOpen,

@@ -100,6 +100,20 @@ std::string plan_report(const Session& session, const Plan& plan) {
                   {"text", describe(plan)}});
 }
 
+std::string checkpoints_report(const Engine& engine) {
+  json checkpoints = json::array();
+  for (const PinSummary& pin : engine.checkpoints()) {
+    checkpoints.push_back({{"name", pin.name},
+                           {"step", pin.step},
+                           {"updates", pin.updates},
+                           {"own_bytes", pin.own_bytes},
+                           {"rotating", pin.rotating}});
+  }
+  return text_of({{"schema", "penstock.checkpoints/1"},
+                  {"room", engine.checkpoint_room()},
+                  {"checkpoints", checkpoints}});
+}
+
 std::string stats_report(const Session& session, const Engine& engine) {
   const CounterSnapshot counters = engine.counters().snapshot();
   json value = {

@@ -66,6 +66,8 @@ class Session final : public Object {
   Status wait(penstock_tensor tensor, std::uint64_t updates);
   Status query(penstock_tensor tensor, std::uint64_t updates, std::int32_t* ready);
   Status flush();
+  Status checkpoint(const char* name, std::uint32_t keep);
+  Status drop_checkpoint(const char* name);
   Status export_master(penstock_tensor tensor, float* out, std::uint64_t elements);
 
   [[nodiscard]] Engine* engine() const noexcept { return engine_.get(); }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "capi/session.hpp"
+#include "io/store_layout.hpp"
 #include "kernels/cpu/isa.hpp"
 
 namespace penstock::capi {
@@ -68,6 +69,26 @@ Result<Logger> logger_of(const penstock_engine_options& options) {
   return Logger(static_cast<LogLevel>(options.log_min_level), call);
 }
 
+/// The store's directories but the first.
+Result<std::vector<std::string>> further_directories(const penstock_engine_options& options) {
+  std::vector<std::string> directories;
+  if (options.further_count >= kMaxDataFiles ||
+      (options.further_count > 0 && options.further_directories == nullptr)) {
+    return argument(
+        fmt::format("further_count is {}, of at most {}, and further_directories {} NULL",
+                    options.further_count, kMaxDataFiles - 1,
+                    options.further_directories == nullptr ? "is" : "is not"));
+  }
+  for (std::uint64_t i = 0; i < options.further_count; ++i) {
+    const char* directory = options.further_directories[i];
+    if (directory == nullptr || *directory == '\0') {
+      return argument(fmt::format("further_directories[{}] names nothing", i));
+    }
+    directories.emplace_back(directory);
+  }
+  return directories;
+}
+
 Status check_description(const char* text) {
   const auto value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (value.is_object()) return ok();
@@ -103,20 +124,27 @@ Result<SessionOptions> make_session_options(const penstock_engine_options& optio
   if (options.threads > kMostThreads) {
     return argument(fmt::format("threads is {}; at most {}", options.threads, kMostThreads));
   }
+  if (options.checkpoint_room > kMaxPins) {
+    return argument(
+        fmt::format("checkpoint_room is {}; at most {}", options.checkpoint_room, kMaxPins));
+  }
   if (options.deadline_ns == 0) return argument("deadline_ns is 0; the default is 120 s");
-  if (options.reserved != 0 || options.reserved2 != 0) {
+  if (options.reserved != 0) {
     return argument("a reserved member is set; leave them zero");
   }
   PENSTOCK_TAKE(mode, mode_of(options.mode));
   PENSTOCK_TAKE(isa, isa_of(options.isa));
   PENSTOCK_TAKE(queue, queue_of(options.queue));
   PENSTOCK_TAKE(logger, logger_of(options));
+  PENSTOCK_TAKE(further, further_directories(options));
   const char* description = options.description_json;
   if (description != nullptr) PENSTOCK_CHECK_OK(check_description(description));
   out.level = options.level == 1 ? Level::kStates : Level::kWeights;
   out.threads = options.threads;
   out.logger = std::move(logger);
   out.engine.directory = options.directory;
+  out.engine.further_directories = std::move(further);
+  out.engine.checkpoints = options.checkpoint_room;
   out.engine.mode = mode;
   out.engine.scratch = options.scratch != 0;
   out.engine.host_bytes = options.host_budget_bytes;

@@ -144,6 +144,19 @@ Status Session::flush() {
   return engine_->flush();
 }
 
+Status Session::checkpoint(const char* name, std::uint32_t keep) {
+  PENSTOCK_CHECK_OK(check_quiet("no checkpoint can be made"));
+  if (name == nullptr) return engine_->checkpoint({"", std::max<std::uint32_t>(keep, 1)});
+  if (*name == '\0') return argument("the name is empty; NULL makes a rotating checkpoint");
+  return engine_->checkpoint({name, 1});
+}
+
+Status Session::drop_checkpoint(const char* name) {
+  PENSTOCK_CHECK_OK(check_quiet("no checkpoint can be dropped"));
+  if (name == nullptr) return argument("the name is NULL");
+  return engine_->drop_checkpoint(name);
+}
+
 Status Session::export_master(penstock_tensor number, float* out, std::uint64_t elements) {
   PENSTOCK_CHECK_OK(check_quiet("nothing can be exported"));
   if (in_step_ || in_eval_)

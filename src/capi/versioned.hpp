@@ -96,7 +96,7 @@ inline penstock_engine_options default_engine_options() {
 template <>
 struct Versions<penstock_engine_options> {
   static constexpr const char* kName = "penstock_engine_options";
-  static constexpr std::size_t kSizes[] = {128};
+  static constexpr std::size_t kSizes[] = {144};
   static penstock_engine_options defaults() { return default_engine_options(); }
 };
 

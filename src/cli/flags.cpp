@@ -70,6 +70,17 @@ void Flags::text(const std::string& name, std::string& target, const std::string
       help);
 }
 
+void Flags::texts(const std::string& name, std::vector<std::string>& target,
+                  const std::string& help) {
+  custom(name, "TEXT", nullptr, help);
+  CLI::Option* option = entries_.back().option;
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  entries_.back().take = [option, &target](const std::string&) -> Status {
+    target = option->results();
+    return ok();
+  };
+}
+
 void Flags::argument(const std::string& name, std::string& target, const std::string& help) {
   text(name, target, help);
   entries_.back().option->required();

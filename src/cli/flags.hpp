@@ -30,6 +30,8 @@ class Flags {
   /// A switch.
   void on(const std::string& name, bool& target, const std::string& help);
   void text(const std::string& name, std::string& target, const std::string& help);
+  /// A text that may be given several times; all of them, in order.
+  void texts(const std::string& name, std::vector<std::string>& target, const std::string& help);
   /// An argument without a flag, which must be there.
   void argument(const std::string& name, std::string& target, const std::string& help);
   /// One or more of them.

@@ -1,12 +1,13 @@
 #include "cli/train_flags.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/units.hpp"
-#include "io/section.hpp"
+#include "io/store_layout.hpp"
 
 namespace penstock {
 namespace {
@@ -16,9 +17,9 @@ constexpr std::uint64_t kMaxSequences = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMaxSeq = std::uint64_t{1} << 20;
 constexpr std::uint32_t kMaxBlock = 4U << 20;
 
-void declare_resources(Flags& flags, RunResources& resources) {
-  flags.text("--store", resources.store,
-             "Directory of the store: weights, moments, position (required)");
+void declare_resources(Flags& flags, RunResources& resources, std::vector<std::string>& stores) {
+  flags.texts("--store", stores,
+              "Directory of the store: weights, moments, position (required); once for each drive");
   flags.custom(
       "--ram", "SIZE|min|all",
       [&resources](const std::string& value) -> Status {
@@ -48,12 +49,28 @@ void declare_resources(Flags& flags, RunResources& resources) {
       "How the drive is reached (default auto)");
 }
 
-Status check_resources(const RunResources& resources, const char* command) {
-  if (!resources.store.empty()) return ok();
-  return make_error(Errc::kArgument,
-                    fmt::format("--store is missing; name a directory on the drive to use, for "
-                                "example: penstock {} --store run1",
-                                command));
+void declare_commits(Flags& flags, TrainOptions& options) {
+  flags.count("--commit-every", options.commit_every, 1, 1U << 30,
+              "Steps between commits (default: chosen by the plan)");
+  flags.count(
+      "--checkpoint-every", options.checkpoint_every, 1, kMaxCount,
+      "Steps between checkpoints inside the store, which `checkpoint restore` goes back to");
+  flags.count("--keep", options.keep, 1, kMaxPins,
+              "Checkpoints that stay, the newest (default 1); a new store has room for so many");
+}
+
+/// The first directory and the others, in the order given.
+Status take_stores(const std::vector<std::string>& stores, RunResources& resources,
+                   const char* command) {
+  if (stores.empty() || std::find(stores.begin(), stores.end(), "") != stores.end()) {
+    return make_error(Errc::kArgument,
+                      fmt::format("--store is missing; name a directory on the drive to use, for "
+                                  "example: penstock {} --store run1",
+                                  command));
+  }
+  resources.store = stores.front();
+  resources.further_stores.assign(stores.begin() + 1, stores.end());
+  return ok();
 }
 
 Status take_block(const std::string& value, std::uint32_t& block) {
@@ -89,7 +106,7 @@ void TrainFlags::declare(Flags& flags) {
       "--data-type", {"auto", "bytes", "u16", "u32"},
       [this](std::size_t index) { options_.data.type = static_cast<DataType>(index); },
       "How to read --data (default: bytes, or with --vocab what header and vocabulary say)");
-  declare_resources(flags, options_.resources);
+  declare_resources(flags, options_.resources, stores_);
   flags.count("--steps", options_.steps, 1, kMaxCount,
               "Steps of the whole run; a resumed one does what is left (default 1000)");
   flags.count("--batch", options_.batch, 1, kMaxSequences, "Sequences per step (default 8)");
@@ -114,8 +131,7 @@ void TrainFlags::declare(Flags& flags) {
   flags.real("--clip", options_.clip, 0.0, 1e30, "Largest gradient norm, 0: none (default 1)");
   flags.count("--seed", options_.seed, 0, std::numeric_limits<std::uint64_t>::max(),
               "Seed of weights and data order (default 1)");
-  flags.count("--commit-every", options_.commit_every, 1, 1U << 30,
-              "Steps between commits (default: chosen by the plan)");
+  declare_commits(flags, options_);
   flags.custom(
       "--block", "N",
       [this](const std::string& value) { return take_block(value, options_.block_elements); },
@@ -148,7 +164,7 @@ Result<TrainOptions> TrainFlags::finish() const {
                       "--data is missing; name any file (its bytes are the tokens), a token file "
                       "with --vocab, or random:50257");
   }
-  PENSTOCK_CHECK_OK(check_resources(options.resources, "train"));
+  PENSTOCK_CHECK_OK(take_stores(stores_, options.resources, "train"));
   if (!micro_given_) options.micro = options.batch;
   if (options.micro == 0 || options.batch % options.micro != 0) {
     return make_error(Errc::kArgument, fmt::format("--micro {} does not divide --batch {}; choose "
@@ -165,11 +181,17 @@ Result<TrainOptions> TrainFlags::finish() const {
                       "--scratch and --commit-every contradict each other: a scratch run does not "
                       "commit; drop one");
   }
+  if (options.scratch && (options.keep != 0 || options.checkpoint_every != 0)) {
+    return make_error(Errc::kArgument,
+                      "--scratch and --keep or --checkpoint-every contradict each other: a scratch "
+                      "run keeps nothing; drop one");
+  }
+  if (options.checkpoint_every != 0 && options.keep == 0) options.keep = 1;
   return options;
 }
 
 void GenerateFlags::declare(Flags& flags) {
-  declare_resources(flags, options_.resources);
+  declare_resources(flags, options_.resources, stores_);
   flags.text("--prompt", options_.prompt, "Text to go on from");
   flags.count("--tokens", options_.tokens, 1, kMaxCount, "Tokens to generate (default 200)");
   flags.real("--temperature", options_.temperature, 0.0, 100.0,
@@ -179,8 +201,9 @@ void GenerateFlags::declare(Flags& flags) {
 }
 
 Result<GenerateOptions> GenerateFlags::finish() const {
-  PENSTOCK_CHECK_OK(check_resources(options_.resources, "generate"));
-  return options_;
+  GenerateOptions options = options_;
+  PENSTOCK_CHECK_OK(take_stores(stores_, options.resources, "generate"));
+  return options;
 }
 
 }  // namespace penstock

@@ -3,6 +3,9 @@
 /// The flags of `train` and `generate`, and the checks that need no file.
 /// Errors: kArgument, one sentence each.
 
+#include <string>
+#include <vector>
+
 #include "base/result.hpp"
 #include "cli/flags.hpp"
 #include "train/run.hpp"
@@ -18,6 +21,7 @@ class TrainFlags {
 
  private:
   TrainOptions options_;
+  std::vector<std::string> stores_;
   std::string config_;
   std::string model_;
   bool micro_given_ = false;
@@ -31,6 +35,7 @@ class GenerateFlags {
 
  private:
   GenerateOptions options_;
+  std::vector<std::string> stores_;
 };
 
 }  // namespace penstock

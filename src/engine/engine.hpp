@@ -27,6 +27,7 @@
 #include "io/drive_rates.hpp"
 #include "io/storage.hpp"
 #include "io/store.hpp"
+#include "io/store_pins.hpp"
 #include "kernels/cpu/optimizer.hpp"
 #include "plan/plan.hpp"
 
@@ -82,12 +83,14 @@ enum class OpenMode : std::uint8_t { kCreate, kResume, kCreateOrResume };
 
 struct EngineOptions {
   std::string directory;
+  std::vector<std::string> further_directories;  ///< of the store's other drives
   OpenMode mode = OpenMode::kCreateOrResume;
   std::uint64_t host_bytes = 0;       ///< everything the engine allocates, workspace included
   std::uint64_t workspace_bytes = 0;  ///< of it, handed to the trainer by workspace()
   std::uint32_t block_elements = 0;   ///< 0: chosen (or the store's)
   std::uint32_t commit_every = 0;     ///< K; 0: chosen
   bool scratch = false;
+  std::uint32_t checkpoints = 0;  ///< of a new store: how many there is room for
   std::uint64_t seed = 0;
   std::uint64_t uuid_seed = 0;  ///< of a new store's id; 0: random
   Isa isa = Isa::kScalar;
@@ -100,12 +103,21 @@ struct EngineOptions {
   std::uint64_t deadline_ns = 120'000'000'000;
 };
 
+[[nodiscard]] inline StoreDirectories store_directories(const EngineOptions& options) {
+  std::vector<std::string> all{options.directory};
+  all.insert(all.end(), options.further_directories.begin(), options.further_directories.end());
+  return StoreDirectories(std::move(all));
+}
+
 struct EngineParts {
   Storage& storage;
   Executor& executor;
   Communicator& communicator;
   std::function<std::uint64_t()> now_ns;  ///< real or virtual time
   Logger logger;
+  /// A second one of the same ranks, for commits, which go on beside the steps; needed with more
+  /// than one rank.
+  Communicator* commits = nullptr;
 };
 
 /// Hyper-parameters of one step.
@@ -122,6 +134,21 @@ struct StepReport {
   double norm = 0.0;          ///< of the scaled gradients
   double clip = 1.0;
   bool commits = false;  ///< this step's state will be committed
+};
+
+/// What checkpoint() is to make.
+struct CheckpointRequest {
+  std::string name;        ///< empty: a rotating one, named after its step
+  std::uint32_t keep = 1;  ///< of a rotating one: so many of them stay, the newest
+};
+
+/// The last copy that tee() made or is making.
+struct TeeReport {
+  enum class State : std::uint8_t { kNone, kCopying, kDone, kFailed } state = State::kNone;
+  std::string directory;
+  std::uint64_t step = 0;        ///< whose state it is
+  std::uint64_t read_bytes = 0;  ///< of sections that nothing else brought by
+  std::string failure;           ///< one sentence
 };
 
 /// The right to read the weights of one group at one version. Move-only; releases itself.
@@ -209,6 +236,24 @@ class Engine {
   virtual Status flush() = 0;
   /// Copies the exact fp32 master of a tensor, pending updates done: [elements].
   virtual Status export_master(TensorId tensor, float* out) = 0;
+  /// Keeps the state of the last ended step as a checkpoint inside the store, between steps. Does
+  /// not wait: it is made with the commit of that step, which begins now if it has not, and
+  /// checkpoints() lists it once it is durable. kArgument, kState (scratch, the name is taken),
+  /// kNoSpace (no room): nothing was done.
+  virtual Status checkpoint(const CheckpointRequest& request) = 0;
+  /// Copies the state of the last ended step into a new store in `directory`, on any filesystem,
+  /// between steps. Does not wait: the copy is written beside the commit of that step, from memory
+  /// where the next sweep brings the bytes there anyway, and holds that commit back while it is
+  /// slower. (A step that is committed already is read and copied before this returns.) A copy that
+  /// fails leaves the training alone; see last_tee(). kArgument, kState, kNoSpace: nothing was
+  /// done.
+  virtual Status tee(const std::string& directory) = 0;
+  [[nodiscard]] virtual TeeReport last_tee() const = 0;
+  /// Forgets a checkpoint, between steps; waits for a commit in progress.
+  virtual Status drop_checkpoint(const std::string& name) = 0;
+  /// The durable ones, oldest first.
+  [[nodiscard]] virtual std::vector<PinSummary> checkpoints() const = 0;
+  [[nodiscard]] virtual std::uint32_t checkpoint_room() const = 0;
   virtual Status error() const = 0;  ///< the sticky failure, if any
 
  protected:

@@ -48,9 +48,9 @@ Status EngineImpl::heal_gradient(std::uint32_t block) {
   }
   return make_error(
       Errc::kCorrupt,
-      fmt::format("spilled gradient of {} at byte {} of the data file in {} does not match its sum "
-                  "after two more reads; the last commit is safe: check the drive, then resume",
-                  block_name(block), where.offset_bytes, options_.directory));
+      fmt::format("spilled gradient of {} at byte {} of {} does not match its sum after two more "
+                  "reads; the last commit is safe: check the drive, then resume",
+                  block_name(block), where.offset_bytes, store_->path_of(where.file)));
 }
 
 void EngineImpl::heal_task(void* self, std::uint64_t operation_id) {

@@ -14,11 +14,14 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <optional>
 
 #include "base/counters.hpp"
 #include "base/home_process.hpp"
 #include "engine/engine.hpp"
 #include "engine/layout.hpp"
+#include "engine/ranks.hpp"
+#include "io/page_buffer.hpp"
 #include "mem/arena.hpp"
 #include "optim/adamw.hpp"
 #include "plan/scheduler.hpp"
@@ -70,6 +73,12 @@ class EngineImpl final : public Engine, private CompletionSink {
   Result<bool> query(TensorId tensor, std::uint64_t updates) override;
   Status flush() override;
   Status export_master(TensorId tensor, float* out) override;
+  Status checkpoint(const CheckpointRequest& request) override;
+  Status tee(const std::string& directory) override;
+  TeeReport last_tee() const override;
+  Status drop_checkpoint(const std::string& name) override;
+  std::vector<PinSummary> checkpoints() const override;
+  std::uint32_t checkpoint_room() const override { return store_->geometry().pins; }
   Status error() const override;
 
  private:
@@ -93,6 +102,8 @@ class EngineImpl final : public Engine, private CompletionSink {
   // --- engine_open.cpp
   Status open();
   Status open_store_and_plan();
+  Status create_new(const StoreDirectories& directories, StoreOptions options);
+  Status open_existing(const StoreDirectories& directories, const StoreOptions& options);
   Status plan_for(std::uint32_t block_elements);
   Status allocate();
   Status cut_arena();
@@ -114,6 +125,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   void finish(std::uint32_t operation, std::span<const std::uint64_t> roots = {});
   void count_traffic(const Operation& operation);
   [[nodiscard]] std::uint32_t take_operation(const Command& command);
+  [[nodiscard]] DriveExtent place_of(const Command& command) const;
   void describe_requests(Operation& operation, std::size_t& parts);
   void fail(Error error);                // needs the lock
   bool task_over(Status status = ok());  // counts it, takes its failure over; needs the lock
@@ -172,8 +184,28 @@ class EngineImpl final : public Engine, private CompletionSink {
   void range_filled(std::uint32_t block);
   Result<StepReport> end_step(const StepInput* input, std::span<const std::byte> blob);
   Status judge(const StepInput& input, StepReport& report);
+
+  // --- engine_commit.cpp
   bool commit_due() const;
+  bool is_overdue() const;
   void begin_commit();
+  Status commit_and_pin(const std::optional<CheckpointRequest>& request, PinChange& change);
+  Status check_checkpoint(const CheckpointRequest& request) const;
+  Result<PinChange> make_checkpoint(const CheckpointRequest& request);
+  void pins_changed(const PinChange& change);  // needs the lock
+  Status check_between_steps() const;          // needs the lock
+  bool can_join() const;
+
+  // --- engine_tee.cpp
+  static void tee_task(void* engine, std::uint64_t operation);
+  Result<std::unique_ptr<Store>> create_copy(const std::string& directory);
+  [[nodiscard]] std::uint64_t data_bytes(std::uint32_t block) const;
+  Status copy_block(std::uint32_t block, const SlotEntry& entry);
+  Status copy_committed();
+  Status commit_copy(const CommitRecord& record, std::span<const SlotEntry> entries);
+  void tee_failed(Error error);  // needs the lock
+  void finish_tee(Status status);
+  [[nodiscard]] bool teeing() const { return tee_.state == TeeReport::State::kCopying; }
 
   // --- where bytes are
   [[nodiscard]] std::byte* section_data(std::uint32_t block, std::size_t section) const;
@@ -207,6 +239,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   bool resumed_ = false;
   DriveRates drive_rates_;
   std::vector<std::byte> opened_blob_;
+  std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<Store> store_;
   AdamWPolicy policy_;
   Counters counters_;
@@ -231,17 +264,24 @@ class EngineImpl final : public Engine, private CompletionSink {
   bool in_step_ = false, in_eval_ = false, flushing_ = false;
   std::uint64_t step_ = 0, updates_ = 0, committed_step_ = 0;
   std::uint64_t last_commit_ns_ = 0;
-  Record record_;                              // of the last applied step
-  std::vector<std::uint8_t> record_gradient_;  // per tensor, of record_
-  std::vector<std::uint8_t> has_gradient_;     // per tensor, this step
-  std::vector<std::uint32_t> contributions_;   // per tensor, this step
-  std::vector<std::uint64_t> acquired_step_;   // per group
-  std::vector<std::uint64_t> waited_updates_;  // per tensor, level 1
-  std::vector<std::uint64_t> tensor_updates_;  // per tensor: t of its last gradient
-  std::vector<std::uint32_t> ranges_left_;     // per block, this step
-  std::vector<NormPart> tensor_norm_;          // per tensor, this step
-  std::vector<NormPart> norm_parts_;           // scratch of gradient()
-  CommitRecord commit_record_;                 // of the commit in progress
+  bool commit_overdue_ = false;                  // by time, as the ranks agreed in this step
+  Record record_;                                // of the last applied step
+  std::vector<std::uint8_t> record_gradient_;    // per tensor, of record_
+  std::vector<std::uint8_t> has_gradient_;       // per tensor, this step
+  std::vector<std::uint32_t> contributions_;     // per tensor, this step
+  std::vector<std::uint64_t> acquired_step_;     // per group
+  std::vector<std::uint64_t> waited_updates_;    // per tensor, level 1
+  std::vector<std::uint64_t> tensor_updates_;    // per tensor: t of its last gradient
+  std::vector<std::uint32_t> ranges_left_;       // per block, this step
+  std::vector<NormPart> tensor_norm_;            // per tensor, this step
+  std::vector<NormPart> norm_parts_;             // scratch of gradient()
+  CommitRecord commit_record_;                   // of the commit in progress
+  std::optional<CheckpointRequest> checkpoint_;  // to be made with that commit
+  bool commit_running_ = false;                  // its task uses the store
+  TeeReport tee_;
+  std::unique_ptr<Store> tee_store_;  // while one is copying
+  std::unique_ptr<PageBuffer> tee_buffer_;
+  std::vector<PinSummary> pins_;  // of the store, as of the last change
   std::vector<std::byte> last_blob_;
 
   std::unique_ptr<StorageQueue> queue_;  // last: its completions use all of the above

@@ -155,13 +155,21 @@ void EngineImpl::post(Task task, bool blocking) {
   }
 }
 
+/// The slot of a command, in the store or in its copy.
+DriveExtent EngineImpl::place_of(const Command& command) const {
+  const bool copy =
+      command.kind == Command::Kind::kTeeHi || command.kind == Command::Kind::kTeeState;
+  return copy ? tee_store_->slot(command.block) : store_->slot(command.slot);
+}
+
 /// Fills the requests of an I/O command: what of the block goes where.
 void EngineImpl::describe_requests(Operation& operation, std::size_t& parts) {
   const Command& command = operation.command;
   const auto& extents = store_->extents(command.block);
-  const bool is_write = command.kind == Command::Kind::kWriteHi ||
-                        command.kind == Command::Kind::kWriteState ||
-                        command.kind == Command::Kind::kSpillGradient;
+  const bool is_write =
+      command.kind == Command::Kind::kWriteHi || command.kind == Command::Kind::kWriteState ||
+      command.kind == Command::Kind::kTeeHi || command.kind == Command::Kind::kTeeState ||
+      command.kind == Command::Kind::kSpillGradient;
   const auto add = [&](DriveExtent where, std::uint64_t offset, std::byte* memory,
                        std::uint64_t bytes) {
     operation.requests[parts++] = {is_write ? IoOp::kWrite : IoOp::kRead,
@@ -176,19 +184,21 @@ void EngineImpl::describe_requests(Operation& operation, std::size_t& parts) {
       round_up(std::uint64_t{plan_.blocks[command.block].elements} * 2, kPageBytes);
   switch (command.kind) {
     case Command::Kind::kReadHi:
-    case Command::Kind::kWriteHi: {
+    case Command::Kind::kWriteHi:
+    case Command::Kind::kTeeHi: {
       const SectionExtent& hi = extents[kHiSection];
-      const DriveExtent slot = store_->slot(command.slot);
+      const DriveExtent slot = place_of(command);
       add(slot, hi.data_offset, section_data(command.block, kHiSection), hi.padded_bytes);
       add(slot, hi.sums_offset,
           reinterpret_cast<std::byte*>(section_sums(command.block, kHiSection)), hi.sums_bytes);
       break;
     }
     case Command::Kind::kReadState:
-    case Command::Kind::kWriteState: {
+    case Command::Kind::kWriteState:
+    case Command::Kind::kTeeState: {
       const std::uint64_t first = extents[kLoSection].data_offset;
       const SectionExtent& last = extents[kVSection];
-      add(store_->slot(command.slot), first, state_base(command.block),
+      add(place_of(command), first, state_base(command.block),
           last.sums_offset + last.sums_bytes - first);
       break;
     }
@@ -234,6 +244,10 @@ Status EngineImpl::execute(const Command& command) {
     case Command::Kind::kCommit:
       post({&EngineImpl::commit_task, this, id}, true);
       return ok();
+    case Command::Kind::kTeeBlock:
+      operations_[id].entry = table_->commit_entry(command.block);
+      post({&EngineImpl::tee_task, this, id}, true);
+      return ok();
     case Command::Kind::kSpillGradient:
       sum_spill(command.block);
       break;
@@ -276,6 +290,13 @@ void EngineImpl::count_traffic(const Operation& operation) {
     case Command::Kind::kSpillGradient:
       counters_.add(Link::kDriveWrite, TensorClass::kGradient, TrafficKind::kSpill, elements * 2);
       break;
+    case Command::Kind::kTeeHi:
+      counters_.add(Link::kDriveWrite, TensorClass::kHi, TrafficKind::kTee, elements * kHiBytes);
+      break;
+    case Command::Kind::kTeeState:
+      counters_.add(Link::kDriveWrite, TensorClass::kState, TrafficKind::kTee,
+                    elements * kStateBytes);
+      break;
     default:
       break;
   }
@@ -296,15 +317,26 @@ void EngineImpl::io_complete(const IoCompletion& completion) noexcept {
       return;
     }
     const std::uint32_t block = operation.command.block;
+    const bool copy = operation.command.kind == Command::Kind::kTeeHi ||
+                      operation.command.kind == Command::Kind::kTeeState;
+    if (copy) {
+      tee_failed(
+          make_error(completion.code,
+                     fmt::format("write {} at byte {}: {}", block_name(block), request.offset_bytes,
+                                 std::generic_category().message(completion.sys_errno)),
+                     completion.sys_errno));
+      if (--operation.parts == 0) finish(id);
+      return;
+    }
     const char* remedy = completion.code == Errc::kNoSpace
                              ? "free space, or raise the quota or file size limit"
                              : "check the drive";
     fail(make_error(
         completion.code,
-        fmt::format("{} {} at byte {} of the data file in {}: {}; the last commit (step {}) is "
-                    "safe: {}, then resume",
+        fmt::format("{} {} at byte {} of {}: {}; the last commit (step {}) is safe: {}, then "
+                    "resume",
                     request.op == IoOp::kRead ? "read" : "write", block_name(block),
-                    request.offset_bytes, options_.directory,
+                    request.offset_bytes, store_->path_of(request.file),
                     completion.sys_errno == 0
                         ? std::string("the file ends early")
                         : std::generic_category().message(completion.sys_errno),

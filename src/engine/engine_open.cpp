@@ -67,40 +67,22 @@ Status EngineImpl::plan_for(std::uint32_t block_elements) {
   return ok();
 }
 
-Status EngineImpl::open_store_and_plan() {
-  StoreOptions store_options;
-  store_options.scratch = options_.scratch;
-  store_options.faults = options_.faults;
-  store_options.uuid_seed = options_.uuid_seed;
-  store_options.notice = [this](const std::string& sentence) {
-    PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "{}", sentence);
-  };
-  bool resume = false;
-  if (!options_.scratch) {
-    PENSTOCK_TAKE(found, holds_commit(parts_.storage, options_.directory));
-    if (options_.mode == OpenMode::kResume && !found) {
-      return make_error(
-          Errc::kState,
-          fmt::format("{} holds no committed store; start without resuming", options_.directory));
-    }
-    resume = found;
-  }
-  if (!resume) {
-    PENSTOCK_CHECK_OK(plan_for(options_.block_elements));
-    const StoreGeometry geometry =
-        make_geometry(model_, plan_, describe_model(options_, model_, layout_, plan_),
-                      layout_hash(model_, layout_));
-    PENSTOCK_TAKE(store, create_store(parts_.storage, options_.directory, geometry, store_options));
-    store_ = std::move(store);
-    return ok();
-  }
-  if (options_.mode == OpenMode::kCreate) {
-    return make_error(Errc::kState,
-                      fmt::format("{} already holds a store; resume it or choose another "
-                                  "directory",
-                                  options_.directory));
-  }
-  PENSTOCK_TAKE(store, open_store(parts_.storage, options_.directory, store_options, true));
+Status EngineImpl::create_new(const StoreDirectories& directories, StoreOptions options) {
+  PENSTOCK_CHECK_OK(plan_for(options_.block_elements));
+  StoreGeometry geometry =
+      make_geometry(model_, plan_, describe_model(options_, model_, layout_, plan_),
+                    layout_hash(model_, layout_));
+  geometry.drives.assign(directories.size(), 1);
+  geometry.pins = options_.scratch ? 0 : options_.checkpoints;
+  PENSTOCK_TAKE(ranks, ranks_->begin(options_.uuid_seed));
+  options.ranks = ranks;
+  PENSTOCK_TAKE(store, create_store(parts_.storage, directories, geometry, options));
+  store_ = std::move(store);
+  return ok();
+}
+
+Status EngineImpl::open_existing(const StoreDirectories& directories, const StoreOptions& options) {
+  PENSTOCK_TAKE(store, open_store(parts_.storage, directories, options, true));
   store_ = std::move(store);
   resumed_ = true;
   const std::string& description = store_->geometry().description;
@@ -116,6 +98,39 @@ Status EngineImpl::open_store_and_plan() {
                     options_.directory, store_->geometry().blocks.size(), plan_.blocks.size()));
   }
   return ok();
+}
+
+Status EngineImpl::open_store_and_plan() {
+  StoreOptions store_options;
+  store_options.scratch = options_.scratch;
+  store_options.faults = options_.faults;
+  store_options.uuid_seed = options_.uuid_seed;
+  store_options.notice = [this](const std::string& sentence) {
+    PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "{}", sentence);
+  };
+  const StoreDirectories directories = store_directories(options_);
+  if (parts_.communicator.size() > 1 && parts_.commits == nullptr) {
+    return make_error(Errc::kArgument,
+                      "several ranks were given one communicator; give a second one, for commits");
+  }
+  ranks_ = std::make_unique<Ranks>(
+      parts_.commits != nullptr ? *parts_.commits : parts_.communicator, parts_.now_ns);
+  if (options_.scratch) return create_new(directories, store_options);
+  PENSTOCK_TAKE(found, ranks_->find(parts_.storage, directories));
+  if (options_.mode == OpenMode::kResume && !found) {
+    return make_error(
+        Errc::kState,
+        fmt::format("{} holds no committed store; start without resuming", directories.text()));
+  }
+  if (options_.mode == OpenMode::kCreate && found) {
+    return make_error(Errc::kState,
+                      fmt::format("{} already holds a store; resume it or choose another "
+                                  "directory",
+                                  directories.text()));
+  }
+  if (!found) return create_new(directories, store_options);
+  store_options.ranks = *found;
+  return open_existing(directories, store_options);
 }
 
 // --- memory ----------------------------------------------------------------------------------
@@ -183,7 +198,7 @@ void EngineImpl::allocate_tables() {
   rest_bytes_ = largest_state;
   staging_offset_ = rest_bytes_ + (plan_.spill_count > 0 ? largest_gradient : 0);
   for (TensorId t = 0; t < tensors; ++t) largest = std::max(largest, tensor_elements(t));
-  operations_.resize(blocks * 4 + 16);
+  operations_.resize(blocks * 5 + 16);
   for (std::size_t i = operations_.size(); i > 0; --i) {
     free_operations_.push_back(static_cast<std::uint32_t>(i - 1));
   }
@@ -234,6 +249,7 @@ Status EngineImpl::start() {
     step_ = committed_step_ = record.step;
     updates_ = record.updates;
     opened_blob_ = last_blob_ = record.blob;
+    pins_ = summarize_pins(*store_);
   } else {
     PENSTOCK_CHECK_OK(write_first_versions());
   }
@@ -260,6 +276,7 @@ Status EngineImpl::open() {
   PENSTOCK_TAKE(layout, Layout::make(model_));
   layout_ = std::move(layout);
   PENSTOCK_CHECK_OK(open_store_and_plan());
+  PENSTOCK_CHECK_OK(ranks_->same(plan_.commit_every, "steps between commits"));
   PENSTOCK_CHECK_OK(allocate());
   return start();
 }

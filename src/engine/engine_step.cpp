@@ -1,4 +1,4 @@
-// Steps as the trainer sees them: begin, acquire, end, evaluation, waiting, flush, export.
+// Steps as the trainer sees them: begin, acquire, end, evaluation, waiting, export.
 
 #include <fmt/format.h>
 
@@ -13,7 +13,6 @@ namespace penstock {
 namespace {
 
 constexpr std::size_t kMaxBlob = 1 << 20;
-constexpr std::uint64_t kLongestCommitIntervalNs = 30ULL * 60 * 1'000'000'000;
 constexpr std::uint64_t kRankDeadlineNs = 120'000'000'000;
 
 }  // namespace
@@ -83,36 +82,28 @@ void EngineImpl::release(GroupId group) noexcept {
 
 // --- the end of a step -----------------------------------------------------------------------
 
-bool EngineImpl::commit_due() const {
-  if (options_.scratch) return false;
-  const std::uint32_t every = plan_.commit_every;
-  if (every > 0 && step_ % every == 0) return true;
-  return parts_.now_ns() - last_commit_ns_ >= kLongestCommitIntervalNs;
-}
-
-void EngineImpl::begin_commit() {
-  commit_record_.step = step_;
-  commit_record_.updates = updates_;
-  commit_record_.blob.assign(last_blob_.begin(), last_blob_.end());
-  scheduler_->commit_begin();
-}
-
 /// Norm over tensors in name order, over ranks in rank order; then the clip factor.
 Status EngineImpl::judge(const StepInput& input, StepReport& report) {
   double sum = 0.0;
-  std::uint64_t flags = 0;  // bit 0: some gradient; bit 1: not finite
+  std::uint64_t flags = 0;  // bit 0: some gradient; 1: not finite; 2: time for a commit
   for (const TensorId tensor : layout_.by_name()) {
     if (has_gradient_[tensor] == 0) continue;
     flags |= 1U;
     sum += tensor_norm_[tensor].sum_of_squares;
     if (!tensor_norm_[tensor].finite) flags |= 2U;
   }
+  if (is_overdue()) flags |= 4U;
   const std::uint64_t deadline = parts_.now_ns() + kRankDeadlineNs;
   PENSTOCK_CHECK_OK(parts_.communicator.all_reduce_sum_fp64({&sum, 1}, deadline));
   PENSTOCK_CHECK_OK(parts_.communicator.all_reduce_or({&flags, 1}, deadline));
   report.norm = std::sqrt(sum) * std::fabs(input.gradient_scale);
   report.clip = input.max_norm > 0.0 ? std::min(1.0, input.max_norm / (report.norm + 1e-6)) : 1.0;
-  report.applied = flags == 1U && std::isfinite(report.norm) && std::isfinite(report.clip);
+  commit_overdue_ = (flags & 4U) != 0;
+  if (options_.faults.skip_finite_check) {
+    report.applied = (flags & 1U) != 0;
+    return ok();
+  }
+  report.applied = (flags & 3U) == 1U && std::isfinite(report.norm) && std::isfinite(report.clip);
   return ok();
 }
 
@@ -150,6 +141,7 @@ Result<StepReport> EngineImpl::end_step(const StepInput* input, std::span<const 
     }
   }
   StepReport report;
+  commit_overdue_ = parts_.communicator.size() == 1 && is_overdue();  // several agree in judge()
   if (input != nullptr) PENSTOCK_CHECK_OK(judge(*input, report));
 
   // What earlier steps left undone (groups nobody visited since) comes first.
@@ -249,29 +241,7 @@ Result<bool> EngineImpl::query(TensorId tensor, std::uint64_t updates) {
   return true;
 }
 
-// --- persistence -----------------------------------------------------------------------------
-
-Status EngineImpl::flush() {
-  PENSTOCK_CHECK_OK(home_.check(kEngine));
-  Lock lock(mutex_);
-  PENSTOCK_CHECK_OK(sticky());
-  flushing_ = true;
-  scheduler_->set_sweep(true);
-  Status status = wait_until(lock, "finishing updates and the last commit", [&] {
-    return scheduler_->settled() && !scheduler_->commit_in_progress();
-  });
-  if (status && !options_.scratch && committed_step_ < step_) {
-    begin_commit();
-    status = wait_until(lock, "committing", [&] { return committed_step_ == step_; });
-  }
-  if (status) {
-    status = wait_until(lock, "finishing writes",
-                        [&] { return scheduler_->commands_in_flight() == 0 || options_.scratch; });
-  }
-  if (model_.level == Level::kWeights) scheduler_->set_sweep(false);
-  flushing_ = false;
-  return status;
-}
+// --- export ----------------------------------------------------------------------------------
 
 Status EngineImpl::export_master(TensorId tensor, float* out) {
   PENSTOCK_CHECK_OK(home_.check(kEngine));

@@ -1,5 +1,5 @@
-// Tasks: the fused pass over a block (check, update, sum), checks of weights, the commit. What does
-// not match its sums goes to engine_heal.cpp.
+// Tasks: the fused pass over a block (check, update, sum), checks of weights. What does not
+// match its sums goes to engine_heal.cpp.
 
 #include <algorithm>
 #include <atomic>
@@ -279,27 +279,6 @@ void EngineImpl::gather_task(void* self, std::uint64_t operation_id) {
   const Lock lock(engine.mutex_);
   engine.task_over();
   engine.finish(id, operation.roots);
-}
-
-// --- the commit ------------------------------------------------------------------------------
-
-void EngineImpl::commit_task(void* self, std::uint64_t operation_id) {
-  EngineImpl& engine = *static_cast<EngineImpl*>(self);
-  {
-    const Lock lock(engine.mutex_);
-    if (engine.failure_ || engine.closing_) {  // failed, or went away, since it was asked for
-      --engine.tasks_in_flight_;
-      return;
-    }
-    if (engine.options_.faults.late_blob) engine.commit_record_.blob = engine.last_blob_;
-  }
-  // The record and the entries stay as they are until the commit has finished.
-  Status status = engine.store_->commit(engine.commit_record_, engine.table_->commit_entries());
-  const Lock lock(engine.mutex_);
-  if (!engine.task_over(std::move(status))) return;
-  engine.committed_step_ = engine.commit_record_.step;
-  engine.last_commit_ns_ = engine.parts_.now_ns();
-  engine.finish(static_cast<std::uint32_t>(operation_id));
 }
 
 }  // namespace penstock

@@ -16,6 +16,11 @@ std::vector<SectionSpec> fp32_sections() {
           {"v", "f32", true, tile(kMomentBytes)}};
 }
 
+std::uint64_t block_share(std::uint64_t group_elements, std::uint32_t block_elements) {
+  const std::uint64_t count = (group_elements + block_elements - 1) / block_elements;
+  return round_up((group_elements + count - 1) / count, kTileElements);
+}
+
 std::vector<std::uint64_t> section_lengths(std::uint64_t elements, bool trainable) {
   if (!trainable) return {elements * kHiBytes, 0, 0, 0};
   return {elements * kHiBytes, elements * kLoBytes, elements * kMomentBytes,

@@ -108,6 +108,10 @@ inline constexpr std::size_t kSectionCount = 4;
 /// Exact section lengths of a block of `elements` (frozen: hi only).
 [[nodiscard]] std::vector<std::uint64_t> section_lengths(std::uint64_t elements, bool trainable);
 
+/// The most elements that a block of a group has: groups are cut into blocks of equal size (the
+/// last may be shorter) of at most `block_elements`.
+[[nodiscard]] std::uint64_t block_share(std::uint64_t group_elements, std::uint32_t block_elements);
+
 /// Places by value density: working frames first, then `hi`, then gradients, then lo, m, v.
 Result<Plan> make_plan(const PlanRequest& request);
 

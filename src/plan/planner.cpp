@@ -199,8 +199,7 @@ void Planner::split_blocks() {
     group.trainable = shape.trainable;
     group.lent = shape.lent;
     lent_ = lent_ || shape.lent;
-    const std::uint64_t count = (shape.elements + block_elements_ - 1) / block_elements_;
-    const std::uint64_t share = round_up((shape.elements + count - 1) / count, kTileElements);
+    const std::uint64_t share = block_share(shape.elements, block_elements_);
     for (std::uint64_t first = 0; first < shape.elements; first += share) {
       BlockPlan block;
       block.group = g;

@@ -23,7 +23,7 @@ Scheduler::Scheduler(const Plan& plan, SlotTable& table, std::span<const std::ui
       state_owner_(plan.stream_state_frames, kNone),
       visits_(plan.forward),
       forward_count_(plan.forward.size()),
-      queue_(plan.blocks.size() * 8 + 16) {
+      queue_(plan.blocks.size() * 10 + 16) {
   visits_.insert(visits_.end(), plan.backward.begin(), plan.backward.end());
   visit_count_ = visits_.size();
   for (std::size_t i = 0; i < visit_count_; ++i) {
@@ -189,7 +189,7 @@ bool Scheduler::evictable(std::uint32_t group) const {
   for (std::uint32_t i = plan.first_block; i < plan.first_block + plan.block_count; ++i) {
     const Block& b = blocks_[i];
     const bool moving = b.hi == Copy::kReading || b.hi == Copy::kVerifying || b.hi_writing ||
-                        b.hi_dirty || b.state == BlockState::kWorking;
+                        b.tee_hi == Tee::kWriting || b.hi_dirty || b.state == BlockState::kWorking;
     const bool in_pipeline =
         b.state == BlockState::kPending && b.state_frame != kNone && !plan_.blocks[i].state_pinned;
     if (moving || in_pipeline) return false;
@@ -278,7 +278,9 @@ void Scheduler::pump() {
       blocked += advance_group(visits_[position], IoClass::kPrefetch, reuse) ? 0 : 1;
     }
   }
-  if (table_.commit_in_progress() && table_.commit_complete() && !commit_issued_) {
+  if (tee_left_ > 0) tee_blocks();
+  if (table_.commit_in_progress() && table_.commit_complete() && tee_left_ == 0 &&
+      !commit_issued_) {
     commit_issued_ = true;
     emit(Command::Kind::kCommit, kNone, kNone, kNoSlot, IoClass::kCheckpoint);
   }
@@ -324,6 +326,10 @@ void Scheduler::done(const Command& command, std::span<const std::uint64_t> root
     case Command::Kind::kVerifyHi:
       b.hi = Copy::kPresent;
       --groups_[plan_.blocks[command.block].group].absent;
+      if (b.tee_hi == Tee::kWanted && b.tee_rest == Tee::kDone && b.version == b.commit_version &&
+          table_.commit_recorded(command.block)) {
+        tee_sections(command.block, true, false);
+      }
       break;
     case Command::Kind::kReadState:
       b.rest = Copy::kPresent;
@@ -353,6 +359,11 @@ void Scheduler::done(const Command& command, std::span<const std::uint64_t> root
       b.gradient_frame = kNone;
       b.gradient = Gradient::kSpilled;
       if (b.drop_gradient) free_gradient(command.block);
+      break;
+    case Command::Kind::kTeeHi:
+    case Command::Kind::kTeeState:
+    case Command::Kind::kTeeBlock:
+      tee_done(command);
       break;
     case Command::Kind::kCommit:
       break;

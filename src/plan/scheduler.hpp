@@ -19,6 +19,11 @@
 ///      wait for a commit never starve those the commit waits for.
 ///   7. An update that has a shared state frame goes on whatever the trainer turns to: others may
 ///      wait for that frame.
+///   8. A tee copies exactly what the commit in progress names: from the frames that its writes
+///   come
+///      from, or weights that are read anyway, or else from its slots, which the commit protects. A
+///      frame is given up only when its copy has been written, a commit goes out only when all
+///      have.
 /// Threads: none; the owner serialises calls. Memory: none allocated after construction.
 
 #include <cstdint>
@@ -46,6 +51,9 @@ struct Command {
     kSpillGradient,   ///< gradient frame -> spill extent
     kReopenGradient,  ///< spill extent -> gradient frame, to be filled further
     kCommit,          ///< flush and manifest (blocking task); no block
+    kTeeHi,           ///< hi and its sums -> the copy of the store
+    kTeeState,        ///< lo, m, v with sums -> the copy of the store
+    kTeeBlock,        ///< all sections, slot -> the copy of the store (blocking task)
   };
   Kind kind = Kind::kCommit;
   IoClass io_class = IoClass::kDemand;
@@ -94,6 +102,7 @@ class Scheduler {
   /// Pending blocks of all groups are worked off without being asked for (level 1, flush).
   void set_sweep(bool on) {
     sweep_ = on;
+    tee_all_ = tee_all_ || on;  // the end of a step, or of the run: all visits have been made
     dirty_pump_ = true;
   }
   /// Only the forward order is expected from now on (evaluation), or both passes again.
@@ -102,6 +111,10 @@ class Scheduler {
   /// Commits the state of the last ended step as blocks reach it. One at a time.
   void commit_begin();
   [[nodiscard]] bool commit_in_progress() const { return table_.commit_in_progress(); }
+  /// Whether its kCommit has gone out: all that it names has been written.
+  [[nodiscard]] bool commit_issued() const { return commit_in_progress() && commit_issued_; }
+  /// Also copies what the commit in progress names to another store; before kCommit goes out.
+  void tee_begin();
 
   // --- events from the parts
   /// A command finished. Roots: of kUpdate and kGatherHi, the sections' new roots.
@@ -139,6 +152,10 @@ class Scheduler {
     kReopening,
   };
 
+  /// One part of a block that the tee in progress copies: from its frame (kWriting), or by a
+  /// kTeeBlock from its slot (kReading), which leaves the frame alone.
+  enum class Tee : std::uint8_t { kDone, kWanted, kWriting, kReading };
+
   struct Block {
     std::uint64_t version = 0;
     BlockState state = BlockState::kBase;
@@ -154,6 +171,7 @@ class Scheduler {
     std::uint32_t gradient_frame = kNone;
     SlotIndex target = kNoSlot;        // reserved for the update in progress
     std::uint64_t commit_version = 0;  // what the commit in progress wants of this block
+    Tee tee_hi = Tee::kDone, tee_rest = Tee::kDone;
     std::uint64_t roots[kSectionCount] = {};
   };
   struct Group {
@@ -178,6 +196,14 @@ class Scheduler {
   void update_done(std::uint32_t block, std::span<const std::uint64_t> roots);
   void write_sections(std::uint32_t block, SlotIndex slot, bool hi, bool rest, IoClass io_class);
   void written(const Command& command);
+  void tee_sections(std::uint32_t block, bool hi, bool rest);
+  void tee_blocks();
+  void tee_done(const Command& command);
+  void release_frames(std::uint32_t block);
+  [[nodiscard]] static bool being_read(const Block& b) {
+    return b.hi_writing || b.rest_writing || b.gathering || b.tee_hi == Tee::kWriting ||
+           b.tee_rest == Tee::kWriting;
+  }
   void try_record(std::uint32_t block);
   void retry_records();
   [[nodiscard]] bool hi_in_ram(std::uint32_t block) const;
@@ -211,8 +237,11 @@ class Scheduler {
   bool retry_records_ = false;  // a record waits for a slot or a frame
   bool sweep_ = false;
   bool commit_issued_ = false;
-  bool dirty_pump_ = true;      // an event happened since the last pump
-  std::vector<Command> queue_;  // ring
+  std::size_t tee_left_ = 0;     // parts of blocks not copied yet
+  bool tee_block_busy_ = false;  // one kTeeBlock at a time
+  bool tee_all_ = false;         // nothing more will come by: copy what is left
+  bool dirty_pump_ = true;       // an event happened since the last pump
+  std::vector<Command> queue_;   // ring
   std::size_t head_ = 0, count_ = 0;
   std::uint64_t in_flight_ = 0;
   const char* broken_ = nullptr;

@@ -38,10 +38,70 @@ void Scheduler::commit_begin() {
   dirty_pump_ = true;
 }
 
+void Scheduler::tee_begin() {
+  tee_all_ = sweep_;
+  for (std::uint32_t i = 0; i < blocks_.size(); ++i) {
+    Block& b = blocks_[i];
+    const bool trainable = plan_.groups[plan_.blocks[i].group].trainable;
+    b.tee_hi = Tee::kWanted;
+    b.tee_rest = trainable ? Tee::kWanted : Tee::kDone;
+    tee_left_ += trainable ? 2 : 1;
+  }
+  dirty_pump_ = true;
+}
+
+/// Copies sections of the commit's version that are in their frames.
+void Scheduler::tee_sections(std::uint32_t block, bool hi, bool rest) {
+  Block& b = blocks_[block];
+  const GroupPlan& group = plan_.groups[plan_.blocks[block].group];
+  if (rest && b.tee_rest == Tee::kWanted) {
+    b.tee_rest = Tee::kWriting;
+    emit(Command::Kind::kTeeState, block, b.state_frame, kNoSlot, IoClass::kCheckpoint);
+  }
+  if (hi && b.tee_hi == Tee::kWanted) {
+    b.tee_hi = Tee::kWriting;
+    emit(Command::Kind::kTeeHi, block, group.lent ? b.state_frame : group.hi_frame, kNoSlot,
+         IoClass::kCheckpoint);
+  }
+}
+
+/// Blocks that no write and no visit brings by are read from their slots, one at a time.
+void Scheduler::tee_blocks() {
+  for (std::uint32_t i = 0; i < blocks_.size() && !tee_block_busy_; ++i) {
+    Block& b = blocks_[i];
+    const bool wanted = b.tee_hi == Tee::kWanted || b.tee_rest == Tee::kWanted;
+    const bool writing = b.tee_hi == Tee::kWriting || b.tee_rest == Tee::kWriting;
+    if (!wanted || writing || !table_.commit_recorded(i)) continue;
+    // Weights alone come by with the next visit of their group.
+    if (b.tee_rest != Tee::kWanted && !tee_all_) continue;
+    tee_block_busy_ = true;
+    for (Tee* part : {&b.tee_hi, &b.tee_rest}) {
+      if (*part == Tee::kWanted) *part = Tee::kReading;
+    }
+    emit(Command::Kind::kTeeBlock, i, kNone, kNoSlot, IoClass::kCheckpoint);
+  }
+}
+
+void Scheduler::tee_done(const Command& command) {
+  Block& b = blocks_[command.block];
+  const auto copied = [&](Tee& part) {
+    if (part != Tee::kDone) --tee_left_;
+    part = Tee::kDone;
+  };
+  if (command.kind != Command::Kind::kTeeState) copied(b.tee_hi);
+  if (command.kind != Command::Kind::kTeeHi) copied(b.tee_rest);
+  if (command.kind == Command::Kind::kTeeBlock) {
+    tee_block_busy_ = false;
+    return;
+  }
+  release_frames(command.block);
+  try_record(command.block);
+}
+
 void Scheduler::try_record(std::uint32_t block) {
   Block& b = blocks_[block];
   if (!commit_wants(block) || b.version != b.commit_version) return;
-  if (b.state == BlockState::kWorking || b.hi_writing || b.rest_writing || b.gathering) return;
+  if (b.state == BlockState::kWorking || being_read(b)) return;
   if (complete_on_drive(block)) {
     table_.commit_record(block);
     dirty_pump_ = true;
@@ -124,7 +184,7 @@ bool Scheduler::advance_update(std::uint32_t block, IoClass io_class) {
   Block& b = blocks_[block];
   const std::uint32_t group = plan_.blocks[block].group;
   if (b.state != BlockState::kPending || groups_[group].leases > 0) return true;
-  if (b.hi_writing || b.rest_writing || b.gathering) return true;  // the frames are being read
+  if (being_read(b)) return true;
   if (commit_wants(block) && b.version == b.commit_version) return true;  // flushed first
   if (!reserve_target(block) || !take_state_frame(block)) return false;
   if (b.rest == Copy::kAbsent) {
@@ -181,6 +241,7 @@ void Scheduler::write_sections(std::uint32_t block, SlotIndex slot, bool hi, boo
     emit(Command::Kind::kWriteHi, block, group.lent ? b.state_frame : group.hi_frame, slot,
          io_class);
   }
+  if (commit_wants(block) && b.version == b.commit_version) tee_sections(block, hi, rest);
 }
 
 void Scheduler::written(const Command& command) {
@@ -198,10 +259,16 @@ void Scheduler::written(const Command& command) {
     landed(kMSection);
     landed(kVSection);
   }
-  const bool lent_busy = plan_.groups[plan_.blocks[command.block].group].lent && b.hi_writing;
-  // Also when the next update is already pending: it takes a frame again with its target (6).
-  if (!b.rest_writing && !lent_busy) free_state_frame(command.block);
+  release_frames(command.block);
   try_record(command.block);
+}
+
+void Scheduler::release_frames(std::uint32_t block) {
+  const Block& b = blocks_[block];
+  const bool lent_busy =
+      plan_.groups[plan_.blocks[block].group].lent && (b.hi_writing || b.tee_hi == Tee::kWriting);
+  // Also when the next update is already pending: it takes a frame again with its target (6).
+  if (!b.rest_writing && b.tee_rest != Tee::kWriting && !lent_busy) free_state_frame(block);
 }
 
 }  // namespace penstock

@@ -49,6 +49,8 @@ class Run {
   Status one_step(std::uint64_t step);
   void add_bounds(const TrainReport& report, StepLine& line) const;
   void report(std::uint64_t step, const TrainReport& report, std::uint64_t started_ns);
+  Status check_checkpoints();
+  Status checkpoint_if_due(std::uint64_t step);
   Status evaluate(std::uint64_t step);
   Status finish(bool stopped);
   [[nodiscard]] Schedule schedule() const {
@@ -110,14 +112,16 @@ Status Run::open_model() {
 Status Run::open_engine() {
   EngineOptions options;
   options.directory = options_.resources.store;
+  options.further_directories = options_.resources.further_stores;
   options.mode = options_.resume ? OpenMode::kResume : OpenMode::kCreate;
   options.block_elements = options_.block_elements;
   if (options_.resume) {
-    options.block_elements =
-        stored_block_elements(*parts_.storage, options_.resources.store, options.block_elements);
+    options.block_elements = stored_block_elements(
+        *parts_.storage, store_directories(options_.resources), options.block_elements);
   }
   options.commit_every = options_.commit_every;
   options.scratch = options_.scratch;
+  options.checkpoints = options_.keep;
   options.seed = options_.seed;
   options.isa = parts_.isa;
   options.queue.backend = options_.resources.queue;
@@ -137,7 +141,28 @@ Status Run::open_engine() {
   PENSTOCK_TAKE(trainer, Trainer::create(*engine_, *model_, memory_.kept_layers));
   trainer_ = std::move(trainer);
   first_step_ = engine_->step();
-  return ok();
+  return check_checkpoints();
+}
+
+/// A store has the room for checkpoints that it was made with.
+Status Run::check_checkpoints() {
+  if (engine_->checkpoint_room() < options_.keep) {
+    return make_error(
+        Errc::kState,
+        fmt::format(
+            "--keep {}: the store in {} was made with room for {} checkpoints; use that, or "
+            "a new store",
+            options_.keep, options_.resources.store, engine_->checkpoint_room()));
+  }
+  // A run that died between a commit and its checkpoint makes up for it.
+  const auto pins = engine_->checkpoints();
+  const bool made = !pins.empty() && pins.back().step == first_step_;
+  return first_step_ > 0 && !made ? checkpoint_if_due(first_step_) : ok();
+}
+
+Status Run::checkpoint_if_due(std::uint64_t step) {
+  if (options_.checkpoint_every == 0 || step % options_.checkpoint_every != 0) return ok();
+  return engine_->checkpoint({"", options_.keep});
 }
 
 Status Run::announce() {
@@ -172,7 +197,7 @@ Status Run::announce() {
 }
 
 Status Run::prepare() {
-  PENSTOCK_CHECK_OK(check_store_place(options_.resources.store, /*must_exist=*/false));
+  PENSTOCK_CHECK_OK(check_store_place(options_.resources, /*must_exist=*/false));
   PENSTOCK_CHECK_OK(open_data());
   PENSTOCK_CHECK_OK(open_model());
   PENSTOCK_CHECK_OK(open_engine());
@@ -310,6 +335,7 @@ Status Run::train() {
   for (std::uint64_t step = first_step_; step < options_.steps; ++step) {
     if (stop_.load()) return finish(true);
     PENSTOCK_CHECK_OK(one_step(step));
+    PENSTOCK_CHECK_OK(checkpoint_if_due(step + 1));
     const bool last = step + 1 == options_.steps;
     const bool due = options_.eval_every > 0 && (step + 1) % options_.eval_every == 0;
     if ((last || due) && !stop_.load()) PENSTOCK_CHECK_OK(evaluate(step + 1));

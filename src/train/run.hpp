@@ -30,7 +30,8 @@ enum class RamBudget : std::uint8_t { kBytes, kMinimum, kAll };
 
 /// What a training and a generation have in common.
 struct RunResources {
-  std::string store;  ///< directory
+  std::string store;                        ///< directory
+  std::vector<std::string> further_stores;  ///< directories of its other drives
   RamBudget ram = RamBudget::kAll;
   std::uint64_t ram_bytes = 0;  ///< of kBytes
   std::uint32_t threads = 0;    ///< 0: what the machine gives this process
@@ -51,10 +52,12 @@ struct TrainOptions {
   std::uint64_t warmup = 100;
   double clip = 1.0;  ///< largest gradient norm; 0: none
   std::uint64_t seed = 1;
-  std::uint32_t commit_every = 0;     ///< 0: chosen by the plan
-  std::uint32_t block_elements = 0;   ///< 0: chosen by the plan
-  std::uint64_t eval_every = 0;       ///< 0: before the first step and after the last only
-  std::uint64_t eval_tokens = 65536;  ///< held-out tokens per evaluation, about; 0: all
+  std::uint32_t commit_every = 0;      ///< 0: chosen by the plan
+  std::uint32_t block_elements = 0;    ///< 0: chosen by the plan
+  std::uint64_t eval_every = 0;        ///< 0: before the first step and after the last only
+  std::uint64_t eval_tokens = 65536;   ///< held-out tokens per evaluation, about; 0: all
+  std::uint64_t checkpoint_every = 0;  ///< steps between rotating checkpoints; 0: none
+  std::uint32_t keep = 0;              ///< of them; also the room a new store has for checkpoints
   bool resume = false;
   bool scratch = false;
 };

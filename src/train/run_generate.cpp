@@ -60,11 +60,12 @@ std::uint32_t choose(std::vector<float>& logits, double temperature, Isa isa, do
 
 Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
                     const std::atomic<bool>& stop) {
-  PENSTOCK_CHECK_OK(check_store_place(options.resources.store, /*must_exist=*/true));
+  PENSTOCK_CHECK_OK(check_store_place(options.resources, /*must_exist=*/true));
   PENSTOCK_TAKE(parts, make_run_parts(options.resources));
+  const StoreDirectories directories = store_directories(options.resources);
   StoredRun stored;
   {
-    PENSTOCK_TAKE(store, open_store(*parts.storage, options.resources.store, {}, false));
+    PENSTOCK_TAKE(store, open_store(*parts.storage, directories, {}, false));
     PENSTOCK_TAKE(run, read_stored_run(store->geometry().description));
     stored = run;
   }
@@ -79,10 +80,11 @@ Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
 
   EngineOptions engine_options;
   engine_options.directory = options.resources.store;
+  engine_options.further_directories = options.resources.further_stores;
   engine_options.mode = OpenMode::kResume;
   engine_options.isa = parts.isa;
   engine_options.queue.backend = options.resources.queue;
-  engine_options.block_elements = stored_block_elements(*parts.storage, options.resources.store, 0);
+  engine_options.block_elements = stored_block_elements(*parts.storage, directories, 0);
   PENSTOCK_TAKE(memory, split_memory(options.resources, *model, engine_options, ""));
   engine_options.host_bytes = memory.ram_bytes;
   engine_options.workspace_bytes = memory.workspace_bytes;

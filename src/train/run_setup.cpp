@@ -125,7 +125,9 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
   return split;
 }
 
-Status check_store_place(const std::string& directory, bool must_exist) {
+namespace {
+
+Status check_place(const std::string& directory, bool must_exist) {
   const auto refuse = [&](int error, const std::string& where, const char* remedy) {
     const std::string place =
         where == directory ? std::string() : fmt::format(" cannot be made in {}", where);
@@ -159,11 +161,28 @@ Status check_store_place(const std::string& directory, bool must_exist) {
   return refuse(error, above, error == ENOENT ? "create that directory first" : kPermit);
 }
 
-std::uint32_t stored_block_elements(Storage& storage, const std::string& directory,
+}  // namespace
+
+Status check_store_place(const RunResources& resources, bool must_exist) {
+  const StoreDirectories directories = store_directories(resources);
+  for (const std::string& directory : directories.all()) {
+    PENSTOCK_CHECK_OK(check_place(directory, must_exist));
+  }
+  return ok();
+}
+
+StoreDirectories store_directories(const RunResources& resources) {
+  std::vector<std::string> all{resources.store};
+  all.insert(all.end(), resources.further_stores.begin(), resources.further_stores.end());
+  return StoreDirectories(std::move(all));
+}
+
+std::uint32_t stored_block_elements(Storage& storage, const StoreDirectories& directories,
                                     std::uint32_t otherwise) {
-  const auto store = open_store(storage, directory, {}, /*writable=*/false);
+  const auto store = open_store(storage, directories, {}, /*writable=*/false);
   if (!store) return otherwise;
-  const auto elements = block_elements_of(store.value()->geometry().description, directory);
+  const auto elements =
+      block_elements_of(store.value()->geometry().description, directories.text());
   return elements ? elements.value() : otherwise;
 }
 

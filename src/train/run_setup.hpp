@@ -46,12 +46,16 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
 
 /// Whether a store can be at that place, as far as can be told without writing: kArgument where the
 /// path is a file, its parent is missing, or one of them may not be written to.
-[[nodiscard]] Status check_store_place(const std::string& directory, bool must_exist);
+[[nodiscard]] Status check_store_place(const RunResources& resources, bool must_exist);
 
-/// Blocks of an existing store keep their size: the block elements of the one in `directory`, or
+/// Blocks of an existing store keep their size: the block elements of the one in `directories`, or
 /// `otherwise` where none can be read (opening it will say why).
-[[nodiscard]] std::uint32_t stored_block_elements(Storage& storage, const std::string& directory,
+[[nodiscard]] std::uint32_t stored_block_elements(Storage& storage,
+                                                  const StoreDirectories& directories,
                                                   std::uint32_t otherwise);
+
+/// All directories of the store.
+[[nodiscard]] StoreDirectories store_directories(const RunResources& resources);
 
 /// What a run must keep to be continued with the same bits, as JSON for EngineOptions.
 [[nodiscard]] std::string describe_run(const TrainOptions& options, const ModelConfig& config,

@@ -14,7 +14,7 @@
 
 int main(void) {
   int failures = 0;
-  SAME(sizeof(penstock_engine_options), 128);
+  SAME(sizeof(penstock_engine_options), 144);
   SAME(sizeof(penstock_tensor_desc), 144);
   SAME(sizeof(penstock_lease), 48);
   SAME(sizeof(penstock_step_input), 64);

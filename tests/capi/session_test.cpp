@@ -105,6 +105,61 @@ TEST(SessionTest, ResumesWithTheBlobOfTheCommittedStep) {
   EXPECT_EQ(engine.export_master(engine.tensor("a")), before);
 }
 
+TEST(SessionTest, KeepsCheckpointsOnSeveralDrives) {
+  const TemporaryDirectory directory;
+  const std::string store = directory.store(), other = store + "-1";
+  penstock_engine_options options = options_for(store);
+  const char* further[] = {other.c_str()};
+  options.further_directories = further;
+  options.further_count = 1;
+  options.checkpoint_room = 2;
+  {
+    Engine engine(options);
+    describe(engine);
+    engine.open();
+    run_step(engine, "first");
+    engine.checkpoint("one");
+    for (int step = 2; step < 5; ++step) {
+      run_step(engine, "more");
+      engine.rotate_checkpoints(1);
+    }
+    EXPECT_EQ(status_of([&] { engine.checkpoint("one"); }), PENSTOCK_E_STATE);
+    EXPECT_EQ(status_of([&] { engine.checkpoint("two"); }), PENSTOCK_E_NO_SPACE);
+    EXPECT_EQ(status_of([&] { engine.checkpoint("a/b"); }), PENSTOCK_E_ARGUMENT);
+    EXPECT_EQ(status_of([&] { engine.checkpoint(""); }), PENSTOCK_E_ARGUMENT);
+    engine.flush();
+    const auto kept = nlohmann::json::parse(engine.checkpoints_json());
+    EXPECT_EQ(kept["schema"], "penstock.checkpoints/1");
+    EXPECT_EQ(kept["room"], 2);
+    ASSERT_EQ(kept["checkpoints"].size(), 2U);
+    EXPECT_EQ(kept["checkpoints"][0]["name"], "one");
+    EXPECT_EQ(kept["checkpoints"][0]["step"], 1);
+    EXPECT_EQ(kept["checkpoints"][1]["name"], "step-4");
+    EXPECT_EQ(kept["checkpoints"][1]["rotating"], true);
+    engine.drop_checkpoint("one");
+    EXPECT_EQ(status_of([&] { engine.drop_checkpoint("one"); }), PENSTOCK_E_STATE);
+    EXPECT_EQ(penstock_checkpoint_drop(engine.get(), nullptr), PENSTOCK_E_ARGUMENT);
+    EXPECT_EQ(penstock_checkpoints_json(engine.get(), nullptr), PENSTOCK_E_ARGUMENT);
+  }
+  options.further_count = 0;
+  Engine half(options);
+  describe(half);
+  EXPECT_EQ(status_of([&] { half.open(); }), PENSTOCK_E_STATE) << "a drive is missing";
+  half.destroy();
+  options.further_count = 1;
+  Engine engine(options);
+  describe(engine);
+  engine.open();
+  EXPECT_EQ(engine.step(), 4U);
+  further[0] = nullptr;
+  EXPECT_EQ(status_of([&] { Engine bad(options); }), PENSTOCK_E_ARGUMENT);
+  options.further_directories = nullptr;
+  EXPECT_EQ(status_of([&] { Engine bad(options); }), PENSTOCK_E_ARGUMENT);
+  options.further_count = 0;
+  options.checkpoint_room = 1000;
+  EXPECT_EQ(status_of([&] { Engine bad(options); }), PENSTOCK_E_ARGUMENT);
+}
+
 TEST(SessionTest, ReportsArePlainJson) {
   const TemporaryDirectory directory;
   const std::string store = directory.store();

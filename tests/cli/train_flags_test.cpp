@@ -130,6 +130,20 @@ TEST(TrainFlagsTest, TakesEveryFlag) {
   EXPECT_EQ(parse_train({"--data", "x", "--store", "s", "--config", "c"}).value().model, "./c");
 }
 
+TEST(TrainFlagsTest, TakesDrivesAndCheckpoints) {
+  const auto drives = parse_train({"--data", "x", "--store", "s", "--store", "t", "--store=u"});
+  ASSERT_TRUE(drives) << drives.error().message;
+  EXPECT_EQ(drives.value().resources.store, "s");
+  EXPECT_EQ(drives.value().resources.further_stores, (std::vector<std::string>{"t", "u"}));
+  const auto kept = parse_train({"--data", "x", "--store", "s", "--checkpoint-every", "10"});
+  EXPECT_EQ(kept.value().checkpoint_every, 10U);
+  EXPECT_EQ(kept.value().keep, 1U);
+  EXPECT_EQ(parse_train({"--data", "x", "--store", "s", "--keep", "3"}).value().keep, 3U);
+  EXPECT_FALSE(parse_train({"--data", "x", "--store", "s", "--keep", "65"}));
+  EXPECT_FALSE(parse_train({"--data", "x", "--store", "s", "--keep", "3", "--scratch"}));
+  EXPECT_FALSE(parse_train({"--data", "x", "--store", "s", "--store", ""}));
+}
+
 TEST(TrainFlagsTest, RefusesWrongValues) {
   EXPECT_NE(error_of({"--steps", "0"}).find("--steps \"0\" is not a whole number"),
             std::string::npos);

@@ -37,6 +37,8 @@ struct Setup {
   std::uint32_t block_elements = 16384;
   std::uint32_t commit_every = 1;  ///< 0: auto
   bool scratch = false;
+  std::uint32_t checkpoints = 0;           ///< room for so many
+  std::size_t drives = 1;                  ///< the others get directories beside the store's
   WeightType weights = WeightType::kNone;  ///< level 1
   bool lent = false;
   std::uint64_t seed = 11;
@@ -121,6 +123,10 @@ inline EngineOptions engine_options(const Setup& setup, const ModelSpec& model,
   options.block_elements = setup.block_elements;
   options.commit_every = setup.commit_every;
   options.scratch = setup.scratch;
+  options.checkpoints = setup.checkpoints;
+  for (std::size_t i = 1; i < setup.drives; ++i) {
+    options.further_directories.push_back(directory + "-" + std::to_string(i));
+  }
   options.seed = setup.seed;
   options.uuid_seed = setup.seed + 1;
   options.isa = setup.isa;

@@ -72,7 +72,7 @@ class Run {
   [[nodiscard]] bool broken_on_purpose() const {
     const ProtocolFaults& f = setup_.protocol_faults;
     return f.skip_data_flush || f.reuse_slot_early || f.overwrite_base || f.late_blob ||
-           f.skip_directory_sync;
+           f.skip_directory_sync || f.skip_finite_check;
   }
 
   void take_images(std::uint64_t operation) {
@@ -216,7 +216,8 @@ INSTANTIATE_TEST_SUITE_P(
                       FaultCase{"reuse_slot_early", &ProtocolFaults::reuse_slot_early},
                       FaultCase{"overwrite_base", &ProtocolFaults::overwrite_base},
                       FaultCase{"late_blob", &ProtocolFaults::late_blob},
-                      FaultCase{"skip_directory_sync", &ProtocolFaults::skip_directory_sync}),
+                      FaultCase{"skip_directory_sync", &ProtocolFaults::skip_directory_sync},
+                      FaultCase{"skip_finite_check", &ProtocolFaults::skip_finite_check}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

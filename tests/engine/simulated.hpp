@@ -36,9 +36,12 @@ struct StoreContent {
   Hash128 hash;
 };
 
-/// Opens as a restart would, so that a lock left behind would show.
-inline Result<StoreContent> content_of(Storage& storage, const std::string& directory) {
-  PENSTOCK_TRY(store, open_store(storage, directory, StoreOptions{}, true), "open");
+/// Opens as a restart would, so that a lock left behind would show; a checkpoint for reading only.
+inline Result<StoreContent> content_of(Storage& storage, const StoreDirectories& directories,
+                                       const std::string& pin = {}) {
+  StoreOptions options;
+  options.pin = pin;
+  PENSTOCK_TRY(store, open_store(storage, directories, options, pin.empty()), "open");
   PENSTOCK_TRY(reader, StoreReader::over(storage, std::move(store)), "description");
   const std::atomic<bool> stop{false};
   PENSTOCK_TRY(hash, hash_store(*reader, stop), "hash");
@@ -62,7 +65,8 @@ inline std::string finish_script(SimStorage& storage, Timeline& timeline, const 
   auto communicators = make_in_process_group(1);
   const EngineParts parts{storage, *executor, *communicators[0], [&] { return timeline.now_ns(); },
                           Logger{}};
-  auto engine = make_engine(parts, engine_options(setup, model, kSimStore), model);
+  const EngineOptions options = engine_options(setup, model, kSimStore);
+  auto engine = make_engine(parts, options, model);
   if (!engine) return "opening: " + engine.error().message;
   if (resumes_at && engine.value()->step() != *resumes_at) {
     return "opened at step " + std::to_string(engine.value()->step()) + ", not " +
@@ -79,7 +83,7 @@ inline std::string finish_script(SimStorage& storage, Timeline& timeline, const 
   }
   if (const Status done = engine.value()->flush(); !done) return "flush: " + done.error().message;
   engine.value().reset();
-  auto content = content_of(storage, kSimStore);
+  auto content = content_of(storage, store_directories(options));
   if (!content) return "at the end: " + content.error().message;
   if (content.value().step != script.steps.size()) return "the last step is not committed";
   if (content.value().hash != expected_hash(reference, script.steps.size())) {

@@ -106,6 +106,11 @@ class Oracle {
     }
   }
 
+  void tee_began() {
+    teeing_ = true;
+    for (Block& block : blocks_) block.copy = {};
+  }
+
   // --- commands
   void issue(const Command& c) {
     const std::string name = describe(c);
@@ -129,6 +134,7 @@ class Oracle {
         block.durable = block.committing;
         block.committing = kNoSlot;
       }
+      teeing_ = false;
       return;
     }
     finish_block(c);
@@ -166,6 +172,7 @@ class Oracle {
     Gradient gradient;  // all that was given for the step or the record
     SlotIndex home = kNoSlot, durable = kNoSlot, committing = kNoSlot, target = kNoSlot;
     std::uint64_t wanted = 0;  // by the commit
+    Slot copy;                 // in the other store
   };
   struct Part {
     enum Kind {
@@ -176,7 +183,9 @@ class Oracle {
       kGradientFrame,
       kSlotHi,
       kSlotRest,
-      kSpill
+      kSpill,
+      kCopyHi,  // of the block, in the other store
+      kCopyRest
     } kind;
     std::uint32_t index;
     bool exclusive;
@@ -200,8 +209,9 @@ class Oracle {
 
   static std::string describe(const Command& c) {
     static constexpr const char* kNames[] = {
-        "read hi",  "verify hi",   "read state",     "read gradient",   "update", "gather hi",
-        "write hi", "write state", "spill gradient", "reopen gradient", "commit"};
+        "read hi",   "verify hi", "read state",  "read gradient",  "update",
+        "gather hi", "write hi",  "write state", "spill gradient", "reopen gradient",
+        "commit",    "tee hi",    "tee state",   "tee block"};
     return fmt::format("{} of block {} version {} slot {} frame {}",
                        kNames[static_cast<std::size_t>(c.kind)], static_cast<int>(c.block),
                        c.version, static_cast<int>(c.slot), static_cast<int>(c.frame));
@@ -239,6 +249,18 @@ class Oracle {
         return {{Part::kGradientFrame, c.frame, false}, {Part::kSpill, c.block, true}};
       case Command::Kind::kReopenGradient:
         return {{Part::kGradientFrame, c.frame, true}, {Part::kSpill, c.block, false}};
+      case Command::Kind::kTeeHi:
+        if (lent) return {{Part::kStateHi, c.frame, false}, {Part::kCopyHi, c.block, true}};
+        return {{Part::kHi, c.block, false}, {Part::kCopyHi, c.block, true}};
+      case Command::Kind::kTeeState:
+        return {{Part::kStateRest, c.frame, false}, {Part::kCopyRest, c.block, true}};
+      case Command::Kind::kTeeBlock: {
+        const SlotIndex from = blocks_[c.block].committing;
+        return {{Part::kSlotHi, from, false},
+                {Part::kSlotRest, from, false},
+                {Part::kCopyHi, c.block, true},
+                {Part::kCopyRest, c.block, true}};
+      }
       case Command::Kind::kCommit:
         break;
     }
@@ -277,7 +299,8 @@ class Oracle {
     if (c.version != version) fail(fmt::format("{}: the version is {}", name, version));
     const bool spill =
         c.kind == Command::Kind::kSpillGradient || c.kind == Command::Kind::kReopenGradient;
-    if (block.working && !spill) fail(name + ": the block is being updated");
+    const bool from_slot = c.kind == Command::Kind::kTeeBlock;
+    if (block.working && !spill && !from_slot) fail(name + ": the block is being updated");
     switch (c.kind) {
       case Command::Kind::kReadHi:
         occupy(c, name);
@@ -314,9 +337,34 @@ class Oracle {
         if (spills_[c.block] != block.gradient) fail(name + ": it is not there");
         gradients_[c.frame] = {};
         break;
+      case Command::Kind::kTeeHi:
+      case Command::Kind::kTeeState:
+      case Command::Kind::kTeeBlock:
+        issue_tee(c, name);
+        break;
       default:
         break;
     }
+  }
+
+  /// A copy gets what the commit names, once.
+  void issue_tee(const Command& c, const std::string& name) {
+    Block& block = blocks_[c.block];
+    const Section wanted{c.block, block.wanted};
+    if (!teeing_) fail(name + ": nothing is copied");
+    if (c.kind == Command::Kind::kTeeBlock) {
+      if (block.committing == kNoSlot || slot(block.committing).hi != wanted ||
+          (group(c.block).trainable && slot(block.committing).rest != wanted)) {
+        fail(name + ": it is not whole in a slot of the commit");
+      }
+      return;
+    }
+    const bool hi = c.kind == Command::Kind::kTeeHi;
+    if (hi && (group(c.block).lent ? states_[c.frame].hi != wanted : block.hi != block.wanted)) {
+      fail(name + ": it is not in the frame");
+    }
+    if (!hi && states_[c.frame].rest != wanted) fail(name + ": it is not in the frame");
+    if ((hi ? block.copy.hi : block.copy.rest) == wanted) fail(name + ": it was copied before");
   }
 
   void occupy(const Command& c, const std::string& name) {
@@ -400,6 +448,9 @@ class Oracle {
           (trainable && slot(entry.slot).rest != whole)) {
         fail(fmt::format("commit: block {} is not complete at version {}", b, block.wanted));
       }
+      if (teeing_ && (block.copy.hi != whole || (trainable && block.copy.rest != whole))) {
+        fail(fmt::format("commit: block {} was not copied at version {}", b, block.wanted));
+      }
       for (std::size_t s = 0; s < (trainable ? kSectionCount : 1); ++s) {
         if (entry.roots[s] != root_of(b, block.wanted, s)) {
           fail(fmt::format("commit: block {} has a wrong root of section {}", b, s));
@@ -451,6 +502,15 @@ class Oracle {
       case Command::Kind::kReopenGradient:
         gradients_[c.frame] = spills_[c.block];
         break;
+      case Command::Kind::kTeeHi:
+        block.copy.hi = now;
+        break;
+      case Command::Kind::kTeeState:
+        block.copy.rest = now;
+        break;
+      case Command::Kind::kTeeBlock:
+        block.copy.hi = block.copy.rest = {c.block, block.wanted};
+        break;
       case Command::Kind::kCommit:
         break;
     }
@@ -501,6 +561,7 @@ class Oracle {
   std::vector<Slot> slots_;
   std::vector<Command> flights_;
   std::uint64_t newest_ = 0, step_ = 0, updates_done_ = 0;
+  bool teeing_ = false;
   std::string why_;
 };
 

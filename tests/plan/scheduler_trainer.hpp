@@ -79,7 +79,7 @@ class World {
         scheduler_(plan_, table_, versions_),
         oracle_(plan_, table_, versions_) {
     finish_ = static_cast<Finish>(below(random_, 4));
-    starved_ = static_cast<Command::Kind>(below(random_, 11));
+    starved_ = static_cast<Command::Kind>(below(random_, 14));
     laziness_ = below(random_, 4) == 0 ? 100 : below(random_, 100);
     has_reader_ = chance(random_, 40);
     updates_ = *std::max_element(versions_.begin(), versions_.end());
@@ -391,6 +391,19 @@ class World {
     scheduler_.step_ended(applied, updates_);
     if (commits) begin_commit();
     drain();
+    maybe_tee();
+  }
+
+  /// As a trainer that asks for a copy between two steps, while the commit is young.
+  void maybe_tee() {
+    if (!scheduler_.commit_in_progress() || scheduler_.commit_issued() || commit_step_ != step_ ||
+        teed_step_ == step_ || below(random_, 3) != 0) {
+      return;
+    }
+    teed_step_ = step_;
+    oracle_.tee_began();
+    scheduler_.tee_begin();
+    drain();
   }
 
   void begin_commit() {
@@ -406,6 +419,7 @@ class World {
     wait_until("flush", [&] { return scheduler_.settled() && !scheduler_.commit_in_progress(); });
     if (!oracle_.failed() && committed_step_ < step_) {
       begin_commit();
+      maybe_tee();
       wait_until("flush: commit", [&] { return committed_step_ == step_; });
     }
     wait_until("flush: writes", [&] { return scheduler_.commands_in_flight() == 0; });
@@ -426,7 +440,7 @@ class World {
   std::vector<SmallTensor> tensors_;
   std::vector<std::uint32_t> ranges_, left_;  // per block
   std::vector<std::uint32_t> mine_;           // leased by the trainer
-  std::uint64_t step_ = 0, commit_step_ = 0, committed_step_ = 0, updates_ = 0;
+  std::uint64_t step_ = 0, commit_step_ = 0, committed_step_ = 0, teed_step_ = 0, updates_ = 0;
   std::uint64_t given_ = 0, given_now_ = 0;  // block updates that records ask for
   std::uint64_t commits_ = 0, reopened_ = 0, events_ = 0;
 };

@@ -75,6 +75,12 @@ class FakeEngine final : public Engine {
   Result<bool> query(TensorId, std::uint64_t) override { return true; }
   Status flush() override { return ok(); }
   Status export_master(TensorId tensor, float* out) override;
+  Status checkpoint(const CheckpointRequest&) override { return ok(); }
+  Status tee(const std::string&) override { return ok(); }
+  [[nodiscard]] TeeReport last_tee() const override { return {}; }
+  Status drop_checkpoint(const std::string&) override { return ok(); }
+  [[nodiscard]] std::vector<PinSummary> checkpoints() const override { return {}; }
+  [[nodiscard]] std::uint32_t checkpoint_room() const override { return 0; }
   [[nodiscard]] Status error() const override { return ok(); }
 
  private:
