@@ -100,6 +100,7 @@ class ProgramTest(unittest.TestCase):
                 ("scrub", "scrub", store),
                 ("export", "export", store, "--out", weights),
                 ("safetensors", "inspect", weights),
+                ("checkpoints", "checkpoint", "list", store),
                 ("clean", "clean", directory),
                 ("version", "version"),
             ]
@@ -137,6 +138,47 @@ class ProgramTest(unittest.TestCase):
     def train(self):
         if "train" not in run("--help").stdout:
             self.skipTest("this build has no train command: src/train/run.cpp is missing")
+
+    def test_checkpoints_of_a_run(self):
+        """Kept while it runs, gone back to, trained on from, copied: always the same bits."""
+        with tempfile.TemporaryDirectory() as place:
+            path = lambda name: os.path.join(place, name)
+            with open(path("data"), "wb") as file:
+                file.write(bytes(i * i % 251 for i in range(4000)))
+
+            def train(steps, *more, store=("run", "run-1")):
+                drives = [word for name in store for word in ("--store", path(name))]
+                result = run("train", "--model", "nano", "--data", path("data"), "--ram", "min",
+                             "--batch", "2", "--seq", "32", "--eval-every", "100",
+                             "--block", "16384", "--steps", str(steps), *drives, *more)
+                self.assertEqual(result.returncode, 0, result)
+
+            def checkpoint(*arguments):
+                result = run("checkpoint", *arguments, "--json")
+                self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+                return json.loads(result.stdout)
+
+            def names(*stores):
+                return [pin["name"] for pin in checkpoint("list", *stores)["checkpoints"]]
+
+            stores = [path("run"), path("run-1")]
+            train(6, "--checkpoint-every", "2", "--keep", "2")
+            self.assertEqual(names(*stores), ["step-4", "step-6"])
+            self.assertEqual(checkpoint("copy", *stores, "--to", path("six"))["step"], 6)
+            six = json.loads(run("inspect", path("six"), "--hash", "--json").stdout)["hash"]
+            self.assertEqual(checkpoint("restore", *stores, "--name", "step-4")["step"], 4)
+            checkpoint("copy", *stores, "--to", path("four"), "--block", "65536", "--keep", "1")
+            self.assertEqual(names(path("four")), [])
+            for store in (("run", "run-1"), ("four",)):
+                train(6, "--resume", store=store)
+            for where in (stores, [path("four")]):
+                checkpoint("copy", *where, "--to", path("end"), "--block", "32768")
+                end = json.loads(run("inspect", path("end"), "--hash", "--json").stdout)
+                self.assertEqual(end["hash"], six, where)
+                self.assertEqual(run("clean", path("end"), "--stores", "--yes").returncode, 0)
+            self.refused(1, "keep 3", "train", "--model", "nano", "--data", path("data"), "--ram",
+                         "min", "--batch", "2", "--seq", "32", "--steps", "6", "--resume",
+                         "--store", path("four"), "--keep", "3")
 
     def test_train_bad_input(self):
         self.train()

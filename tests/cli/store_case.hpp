@@ -93,6 +93,7 @@ class StoreCase : public ::testing::Test {
       geometry.blocks.push_back(block);
     }
     geometry.description = description;
+    geometry.pins = room_;
     auto created = create_store(*storage_, directory_, geometry, {});
     ASSERT_TRUE(created) << created.error().message;
     store_ = std::move(created).value();
@@ -153,6 +154,7 @@ class StoreCase : public ::testing::Test {
 
   penstock::testing::TemporaryDirectory temporary_;
   std::string directory_ = temporary_.store();
+  std::uint32_t room_ = 0;  // for checkpoints
   std::unique_ptr<Storage> storage_ = make_posix_storage();
   std::unique_ptr<Store> store_;  // while it is open for writing
   std::unique_ptr<SlotTable> table_;
