@@ -154,7 +154,7 @@ TEST_F(ExportTrainingTest, EveryFileIsOneCommitToTheBit) {
   {
     GuidedRun run(options("store"));
     run.wait_for(1);
-    for (const std::uint64_t steps : {0, 1, 2, 3, 6}) {
+    for (const std::uint64_t steps : {0U, 1U, 2U, 3U, 6U}) {
       for (const bool wait : {true, false}) {
         const bool f32 = wait == (steps % 2 == 0);
         const std::uint64_t before = run.step();

@@ -104,7 +104,7 @@ TEST_F(VerifyBlockTest, NamesSumsThatTheDriveDoesNotReturn) {
 
 TEST_F(VerifyBlockTest, ReadsAgainBeforeItComplains) {
   drive_.set_bad(section_, section_ + 1);
-  for (const std::uint64_t failures : {1, 2, 3, 5}) {
+  for (const std::uint64_t failures : {1U, 2U, 3U, 5U}) {
     drive_.failures_left = failures;
     EXPECT_TRUE(verify().empty()) << failures << " failures heal";
   }
