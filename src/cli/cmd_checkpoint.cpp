@@ -45,7 +45,7 @@ class CheckpointCommand final : public Command {
 
   void declare(Flags& flags) override {
     flags.argument("ACTION", action_, "list, pin, drop, restore or copy");
-    flags.arguments("STORE", stores_, "Directory of the store; all of them, if several drives");
+    flags.arguments("STORE", stores_, kStoreHelp);
     flags.text("--name", name_, "Of the checkpoint; copy without one takes the last commit");
     flags.on("--yes", yes_, "restore: give up a last commit that no checkpoint holds");
     flags.texts("--to", to_, "copy: directory of the new store; once for each drive");
@@ -58,7 +58,7 @@ class CheckpointCommand final : public Command {
 
   Result<ExitCode> run(Console& console) override {
     PENSTOCK_TAKE(action, check());
-    for (const std::string& store : stores_) PENSTOCK_CHECK_OK(check_store_directory(store));
+    PENSTOCK_CHECK_OK(check_store_directories(stores_));
     const StoreDirectories directories(stores_);
     const std::unique_ptr<Storage> storage = make_posix_storage();
     switch (action) {

@@ -31,7 +31,7 @@ class ExportCommand final : public Command {
   }
 
   void declare(Flags& flags) override {
-    flags.argument("STORE", directory_, "Directory of the store");
+    flags.arguments("STORE", stores_, kStoreHelp);
     flags.text("--out", options_.place,
                "Directory that is made, or a file if it ends in .safetensors (required)");
     flags.choice(
@@ -40,16 +40,18 @@ class ExportCommand final : public Command {
     flags.custom(
         "--max-shard", "SIZE", [this](const std::string& value) { return take_shard(value); },
         "Largest safetensors file in a directory, by its tensors (default 5GB)");
+    flags.text("--checkpoint", checkpoint_,
+               "This checkpoint instead of the last commit; no training overtakes it");
     flags.custom(
         "--step", "committed|N", [this](const std::string& value) { return take_step(value); },
-        "Only if this is the step of the last commit (default: whichever it is)");
+        "Only if this is the step of the state that is written (default: whichever it is)");
   }
 
   Result<ExitCode> run(Console& console) override {
     PENSTOCK_CHECK_OK(finish_options());
-    PENSTOCK_CHECK_OK(check_store_directory(directory_));
+    PENSTOCK_CHECK_OK(check_store_directories(stores_));
     const std::unique_ptr<Storage> storage = make_posix_storage();
-    PENSTOCK_TAKE(opened, StoreReader::open(*storage, directory_));
+    PENSTOCK_TAKE(opened, StoreReader::open(*storage, stores_, checkpoint_));
     StoreReader& reader = *opened;
     if (!reader.store().open_note().empty()) console.warn(reader.store().open_note());
     auto exported = export_store(
@@ -93,7 +95,7 @@ class ExportCommand final : public Command {
     if (options_.place.empty()) {
       return make_error(Errc::kArgument, fmt::format("--out is missing; name a directory to make, "
                                                      "for example: penstock export {} --out model",
-                                                     directory_));
+                                                     fmt::join(stores_, " ")));
     }
     options_.single_file = options_.place.ends_with(kFileSuffix);
     if (options_.single_file && shard_given_) {
@@ -111,9 +113,10 @@ class ExportCommand final : public Command {
         files.push_back({{"name", file.name}, {"bytes", file.bytes}});
       }
       const json value = {{"schema", "penstock.export/1"},
-                          {"store", directory_},
+                          {"store", StoreDirectories(stores_).text()},
                           {"out", options_.place},
                           {"single_file", options_.single_file},
+                          {"checkpoint", checkpoint_.empty() ? json() : json(checkpoint_)},
                           {"step", result.step},
                           {"updates", result.updates},
                           {"dtype", options_.f32 ? "f32" : "bf16"},
@@ -123,9 +126,10 @@ class ExportCommand final : public Command {
       console.data(json_line(value));
       return;
     }
-    console.data(fmt::format("step {} of {}: {} tensors, {} as {}, in {}", result.step, directory_,
-                             result.tensors, format_bytes(result.tensor_bytes),
-                             options_.f32 ? "f32" : "bf16", options_.place));
+    console.data(fmt::format("step {} of {}: {} tensors, {} as {}, in {}", result.step,
+                             StoreDirectories(stores_).text(), result.tensors,
+                             format_bytes(result.tensor_bytes), options_.f32 ? "f32" : "bf16",
+                             options_.place));
     if (options_.single_file) return;
     for (const ExportFile& file : result.files) {
       console.data(fmt::format("  {}  {}", file.name, format_bytes(file.bytes)));
@@ -135,7 +139,8 @@ class ExportCommand final : public Command {
     }
   }
 
-  std::string directory_;
+  std::vector<std::string> stores_;
+  std::string checkpoint_;
   ExportOptions options_;
   bool shard_given_ = false;
 };

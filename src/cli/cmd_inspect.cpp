@@ -63,9 +63,12 @@ class InspectCommand final : public Command {
   }
 
   void declare(Flags& flags) override {
-    flags.argument("STORE", directory_, "Directory of the store, or a .safetensors file");
+    flags.arguments(
+        "STORE", stores_,
+        "Directory of the store; all of them, if several drives. Or a .safetensors file");
     flags.on("--verify", verify_, "Read everything and compare it with its checksums");
     flags.on("--hash", hash_, "One hash of weights, moments and trainer state");
+    flags.text("--checkpoint", checkpoint_, "This checkpoint instead of the last commit");
     flags.text("--tensor", tensor_, "Only this tensor");
     declare_endurance(flags, endurance_bytes_);
     flags.on("--stats", stats_,
@@ -73,14 +76,14 @@ class InspectCommand final : public Command {
   }
 
   Result<ExitCode> run(Console& console) override {
-    if (directory_.ends_with(".safetensors")) return inspect_file(console);
-    PENSTOCK_CHECK_OK(check_store_directory(directory_));
+    if (stores_.size() == 1 && stores_[0].ends_with(".safetensors")) return inspect_file(console);
+    PENSTOCK_CHECK_OK(check_store_directories(stores_));
     const std::unique_ptr<Storage> storage = make_posix_storage();
-    PENSTOCK_TAKE(opened, StoreReader::open(*storage, directory_));
+    PENSTOCK_TAKE(opened, StoreReader::open(*storage, stores_, checkpoint_));
     StoreReader& reader = *opened;
     Findings findings;
     findings.endurance_bytes = endurance_bytes_;
-    findings.wear = drive_lives({directory_});
+    findings.wear = drive_lives(stores_);
     PENSTOCK_CHECK_OK(find_tensor(reader, findings));
     if (verify_) PENSTOCK_CHECK_OK(verify(reader, findings, console));
     PENSTOCK_CHECK_OK(
@@ -88,7 +91,7 @@ class InspectCommand final : public Command {
     console.finish_live();
     show_findings(findings, reader, console);
     if (findings.scrub.damaged == 0) return ExitCode::kOk;
-    console.error(damaged_store(directory_, findings.scrub.damaged));
+    console.error(damaged_store(reader.store(), findings.scrub.damaged));
     return ExitCode::kFailed;
   }
 
@@ -99,9 +102,9 @@ class InspectCommand final : public Command {
           Errc::kArgument,
           fmt::format("--verify, --hash and --stats are for stores, and {} is a file; "
                       "name the store",
-                      directory_));
+                      stores_[0]));
     }
-    PENSTOCK_CHECK_OK(inspect_safetensors(directory_, tensor_, console));
+    PENSTOCK_CHECK_OK(inspect_safetensors(stores_[0], tensor_, console));
     return ExitCode::kOk;
   }
 
@@ -114,7 +117,7 @@ class InspectCommand final : public Command {
     for (const DescribedTensor& tensor : description.tensors) names.push_back(tensor.name);
     return make_error(Errc::kArgument,
                       fmt::format("--tensor \"{}\": the store {} has no such tensor{}", tensor_,
-                                  directory_, did_you_mean(tensor_, names)));
+                                  reader.store().directory(), did_you_mean(tensor_, names)));
   }
 
   static Status verify(StoreReader& reader, Findings& findings, Console& console) {
@@ -156,7 +159,8 @@ class InspectCommand final : public Command {
     return ok();
   }
 
-  std::string directory_;
+  std::vector<std::string> stores_;
+  std::string checkpoint_;
   std::string tensor_;
   std::uint64_t endurance_bytes_ = 0;
   bool verify_ = false;

@@ -41,6 +41,7 @@ json to_json(const Damage& damage) {
           {"event", "damage"},
           {"tensors", tensors},
           {"group", damage.group},
+          {"checkpoint", damage.checkpoint.empty() ? json() : json(damage.checkpoint)},
           {"block", bad.block},
           {"section", damage.section},
           {"kind", kind_name(bad.kind)},
@@ -85,16 +86,16 @@ class ScrubCommand final : public Command {
   }
 
   void declare(Flags& flags) override {
-    flags.argument("STORE", directory_, "Directory of the store");
+    flags.arguments("STORE", stores_, kStoreHelp);
     flags.custom(
         "--rate", "RATE|max", [this](const std::string& value) { return take_rate(value); },
         "Bytes per second that are read at most: 200MB/s (default), 1GiB/s, or no limit");
   }
 
   Result<ExitCode> run(Console& console) override {
-    PENSTOCK_CHECK_OK(check_store_directory(directory_));
+    PENSTOCK_CHECK_OK(check_store_directories(stores_));
     const std::unique_ptr<Storage> storage = make_posix_storage();
-    PENSTOCK_TAKE(opened, StoreReader::open(*storage, directory_));
+    PENSTOCK_TAKE(opened, StoreReader::open(*storage, stores_));
     StoreReader& reader = *opened;
     if (!reader.store().open_note().empty()) console.warn(reader.store().open_note());
     Throttle throttle(rate_);
@@ -103,7 +104,7 @@ class ScrubCommand final : public Command {
     console.finish_live();
     report(console, reader, scrubbed);
     if (scrubbed.damaged != 0) {
-      console.error(damaged_store(directory_, scrubbed.damaged));
+      console.error(damaged_store(reader.store(), scrubbed.damaged));
       return ExitCode::kFailed;
     }
     return scrubbed.complete ? ExitCode::kOk : ExitCode::kStopped;
@@ -127,13 +128,14 @@ class ScrubCommand final : public Command {
     if (console.json()) {
       const json end = {{"schema", kSchema},
                         {"event", "end"},
-                        {"store", directory_},
+                        {"store", StoreDirectories(stores_).text()},
                         {"step", reader.step()},
                         {"complete", result.complete},
                         {"bytes", result.bytes},
                         {"total_bytes", result.total_bytes},
                         {"damaged", result.damaged},
                         {"reread_blocks", result.reread_blocks},
+                        {"checkpoints", result.checkpoints},
                         {"note", reader.store().open_note()}};
       console.data(json_line(end));
       return;
@@ -142,12 +144,15 @@ class ScrubCommand final : public Command {
       console.data(fmt::format("stopped after {} of {}", format_bytes(result.bytes),
                                format_bytes(result.total_bytes)));
     } else if (result.damaged == 0) {
-      console.data(fmt::format("{} of step {} in {} match their checksums",
-                               format_bytes(result.bytes), reader.step(), directory_));
+      console.data(fmt::format(
+          "{} of step {}{} in {} match their checksums", format_bytes(result.bytes), reader.step(),
+          result.checkpoints == 0 ? std::string()
+                                  : fmt::format(" and {} checkpoints", result.checkpoints),
+          StoreDirectories(stores_).text()));
     }
   }
 
-  std::string directory_;
+  std::vector<std::string> stores_;
   std::uint64_t rate_ = kDefaultRate;
 };
 

@@ -13,6 +13,9 @@
 
 namespace penstock {
 
+/// Of the STORE arguments.
+inline constexpr const char* kStoreHelp = "Directory of the store; all of them, if several drives";
+
 class Command {
  public:
   virtual ~Command() = default;

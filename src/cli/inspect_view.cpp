@@ -71,7 +71,7 @@ json to_json(const Findings& findings, const StoreReader& reader) {
   const Store& store = reader.store();
   const StoreDescription& description = reader.description();
   json value = {{"schema", "penstock.inspect/1"},
-                {"store", store.directory()},
+                {"store", store.directories().text()},
                 {"step", store.committed().step},
                 {"updates", store.committed().updates},
                 {"parameters", description.parameters()},
@@ -114,7 +114,7 @@ json to_json(const Findings& findings, const StoreReader& reader) {
 void print_store(const StoreReader& reader, Console& console) {
   const Store& store = reader.store();
   const StoreDescription& description = reader.description();
-  console.data(fmt::format("store       {}", store.directory()));
+  console.data(fmt::format("store       {}", store.directories().text()));
   console.data(fmt::format("committed   step {}, {} updates", store.committed().step,
                            store.committed().updates));
   console.data(fmt::format("parameters  {} in {} tensors, {} groups, {} blocks",
@@ -184,7 +184,8 @@ void print_damage(const Findings& findings, const StoreReader& reader, Console& 
   }
   if (findings.scrub.damaged > shown) {
     console.data(fmt::format("  and {} more; \"penstock scrub {}\" names all",
-                             findings.scrub.damaged - shown, reader.store().directory()));
+                             findings.scrub.damaged - shown,
+                             fmt::join(reader.store().directories().all(), " ")));
   }
 }
 

@@ -275,10 +275,10 @@ std::vector<std::size_t> plan_shards(const std::vector<std::uint64_t>& tensor_by
 Result<ExportResult> export_store(StoreReader& reader, const ExportOptions& options,
                                   const std::atomic<bool>& stop, const ExportProgress& progress) {
   if (options.step && *options.step != reader.step()) {
-    return make_error(Errc::kState,
-                      fmt::format("--step {}: the last commit of the store {} is of "
-                                  "step {}; name that, or leave --step out",
-                                  *options.step, reader.store().directory(), reader.step()));
+    return make_error(Errc::kState, fmt::format("--step {}: {} of the store {} is of step {}; name "
+                                                "that, or leave --step out",
+                                                *options.step, reader.state_name(),
+                                                reader.store().directory(), reader.step()));
   }
   ExportResult result;
   const Status done = reader.with_one_commit(options.step ? 1 : kAttempts, [&]() -> Status {

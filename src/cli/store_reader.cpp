@@ -2,7 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -10,13 +12,6 @@
 
 namespace penstock {
 namespace {
-
-/// Sums are seeded by the store's uuid, so two stores share a seed only if they are the same one.
-bool same_store(const Store& a, const Store& b) {
-  if (a.geometry().blocks.size() != b.geometry().blocks.size()) return false;
-  if (a.geometry().description != b.geometry().description) return false;
-  return a.geometry().blocks.empty() || a.tile_seed(0, 0, 0, 0) == b.tile_seed(0, 0, 0, 0);
-}
 
 void name_blocks(Store& store, const StoreDescription& description) {
   store.set_block_namer([&description](std::size_t block) {
@@ -28,22 +23,30 @@ void name_blocks(Store& store, const StoreDescription& description) {
 
 }  // namespace
 
-Status check_store_directory(const std::string& directory) {
-  struct stat info {};
-  const bool found = ::stat(directory.c_str(), &info) == 0;
-  if (found && S_ISDIR(info.st_mode)) return ok();
-  const int error = found ? ENOTDIR : errno;
-  return make_error(Errc::kArgument,
-                    fmt::format("cannot open the store {}: {}; name the directory that was given "
-                                "to train --store",
-                                directory, std::generic_category().message(error)),
-                    error);
+Status check_store_directories(const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    struct stat info {};
+    const bool found = ::stat(directory.c_str(), &info) == 0;
+    if (found && S_ISDIR(info.st_mode)) continue;
+    const int error = found ? ENOTDIR : errno;
+    return make_error(Errc::kArgument,
+                      fmt::format("cannot open the store {}: {}; name the directory that was given "
+                                  "to train --store",
+                                  directory, std::generic_category().message(error)),
+                      error);
+  }
+  return ok();
+}
+
+bool same_bytes(const SlotEntry& a, const SlotEntry& b) {
+  // After going back to a checkpoint a version may be written a second time, with other bytes.
+  return a.slot == b.slot && a.version == b.version &&
+         std::equal(std::begin(a.roots), std::end(a.roots), std::begin(b.roots));
 }
 
 StoreReader::StoreReader(Storage& storage, std::unique_ptr<Store> store,
                          StoreDescription description)
     : storage_(storage),
-      directory_(store->directory()),
       store_(std::move(store)),
       description_(std::move(description)),
       table_(store_->make_table()) {
@@ -51,9 +54,14 @@ StoreReader::StoreReader(Storage& storage, std::unique_ptr<Store> store,
 }
 
 Result<std::unique_ptr<StoreReader>> StoreReader::open(Storage& storage,
-                                                       const std::string& directory) {
-  PENSTOCK_TAKE(store, open_store(storage, directory, StoreOptions{}, /*writable=*/false));
-  return over(storage, std::move(store));
+                                                       const StoreDirectories& directories,
+                                                       const std::string& checkpoint) {
+  StoreOptions options;
+  options.pin = checkpoint;
+  PENSTOCK_TAKE(store, open_store(storage, directories, options, /*writable=*/false));
+  PENSTOCK_TAKE(reader, over(storage, std::move(store)));
+  reader->options_ = options;
+  return std::move(reader);
 }
 
 Result<std::unique_ptr<StoreReader>> StoreReader::over(Storage& storage,
@@ -63,15 +71,17 @@ Result<std::unique_ptr<StoreReader>> StoreReader::over(Storage& storage,
       new StoreReader(storage, std::move(store), std::move(description)));
 }
 
+std::string StoreReader::state_name() const {
+  return options_.pin.empty() ? "the last commit"
+                              : fmt::format("the checkpoint \"{}\"", options_.pin);
+}
+
 Result<std::unique_ptr<Store>> StoreReader::open_newest() const {
-  auto newest = open_store(storage_, directory_, StoreOptions{}, /*writable=*/false);
-  if (!newest) return newest;
-  if (!same_store(*store_, *newest.value())) {
-    return make_error(Errc::kState, fmt::format("the store {} was replaced by another one while it "
-                                                "was read; start again",
-                                                directory_));
-  }
-  return newest;
+  PENSTOCK_TAKE(newest, open_store(storage_, store_->directories(), options_, /*writable=*/false));
+  if (newest->uuid() == store_->uuid()) return std::move(newest);
+  return make_error(Errc::kState, fmt::format("the store {} was replaced by another one while it "
+                                              "was read; start again",
+                                              store_->directory()));
 }
 
 Status StoreReader::advance() {
@@ -89,13 +99,12 @@ Status StoreReader::read_section(std::size_t block, std::size_t section,
   if (read || read.error().code != Errc::kCorrupt) return read;
   PENSTOCK_TAKE(newest, open_newest());
   const SlotTable table = newest->make_table();
-  const SlotEntry& now = table.entry(block);
-  if (now.slot == entry(block).slot && now.version == entry(block).version) return read;
+  if (same_bytes(table.entry(block), entry(block))) return read;
   overtaken_ = true;
   return make_error(Errc::kState,
                     fmt::format("the training in {} went on to step {} while step {} was read; "
-                                "try again when it has ended",
-                                directory_, newest->committed().step, step()));
+                                "name a checkpoint, or try again when it has ended",
+                                store_->directory(), newest->committed().step, step()));
 }
 
 Status StoreReader::with_one_commit(int attempts, const std::function<Status()>& read) {

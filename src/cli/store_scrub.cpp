@@ -1,6 +1,7 @@
 #include "cli/store_scrub.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,7 +50,8 @@ class Scrubber {
  public:
   Scrubber(StoreReader& reader, Throttle& throttle, ScrubObserver& observer,
            const std::atomic<bool>& stop)
-      : reader_(reader),
+      : last_commit_(reader),
+        reader_(&reader),
         throttle_(throttle),
         observer_(observer),
         stop_(stop),
@@ -57,30 +59,65 @@ class Scrubber {
         buffer_(verify_buffer_bytes(reader.store())) {}
 
   Result<ScrubResult> run() {
-    const std::size_t blocks = reader_.store().geometry().blocks.size();
+    PENSTOCK_CHECK_OK(scrub_state());
+    if (!reader_->checkpoint().empty()) return result_;
+    const std::vector<Pin> pins = reader_->store().pins();
+    for (const Pin& pin : pins) {
+      if (!result_.complete) return result_;
+      const Status done = scrub_checkpoint(pin.name);
+      if (done) {
+        ++result_.checkpoints;
+      } else if (done.error().code == Errc::kState) {
+        result_.complete = true;  // it was dropped meanwhile
+      } else {
+        return done.error();
+      }
+    }
+    return result_;
+  }
+
+ private:
+  Status scrub_checkpoint(const std::string& name) {
+    PENSTOCK_TAKE(opened, StoreReader::open(last_commit_.storage(),
+                                            last_commit_.store().directories(), name));
+    reader_ = opened.get();
+    Status done = scrub_state();
+    reader_ = &last_commit_;
+    return done;
+  }
+
+  /// Everything that the reader's state names and that was not read before.
+  Status scrub_state() {
+    result_.complete = false;
+    const std::size_t blocks = reader_->store().geometry().blocks.size();
+    std::vector<std::size_t> unread;
     for (std::size_t block = 0; block < blocks; ++block) {
+      if (seen_.contains(place_of(reader_->entry(block)))) continue;
+      unread.push_back(block);
       result_.total_bytes += block_bytes(block);
     }
     if (buffer_.empty()) {
       return make_error(Errc::kNoMemory, fmt::format("scrub {}: no memory for a section of {} "
                                                      "bytes; free some",
-                                                     reader_.store().directory(),
-                                                     verify_buffer_bytes(reader_.store())));
+                                                     reader_->store().directory(),
+                                                     verify_buffer_bytes(reader_->store())));
     }
-    for (std::size_t block = 0; block < blocks; ++block) {
-      if (stop_.load(std::memory_order_relaxed)) return result_;
+    for (const std::size_t block : unread) {
+      if (stop_.load(std::memory_order_relaxed)) return ok();
       PENSTOCK_CHECK_OK(scrub_block(block));
       result_.bytes += block_bytes(block);
       observer_.on_progress(result_.bytes, result_.total_bytes);
     }
     result_.complete = true;
-    return result_;
+    return ok();
   }
 
- private:
+  using Place = std::pair<SlotIndex, std::uint64_t>;
+  static Place place_of(const SlotEntry& entry) { return {entry.slot, entry.version}; }
+
   [[nodiscard]] std::uint64_t block_bytes(std::size_t block) const {
     std::uint64_t bytes = 0;
-    for (const SectionExtent& extent : reader_.store().extents(block)) {
+    for (const SectionExtent& extent : reader_->store().extents(block)) {
       bytes += extent.total_bytes();
     }
     return bytes;
@@ -88,31 +125,31 @@ class Scrubber {
 
   Status scrub_block(std::size_t block) {
     for (int attempt = 0; attempt < kMaxOvertaken; ++attempt) {
-      const SlotEntry entry = reader_.entry(block);
+      const SlotEntry entry = reader_->entry(block);
       const std::vector<BadTile> bad =
-          verify_block(reader_.storage(), reader_.store(), block, entry, buffer_);
+          verify_block(reader_->storage(), reader_->store(), block, entry, buffer_);
       throttle_.moved(block_bytes(block), stop_);
-      if (bad.empty()) return ok();
-      PENSTOCK_CHECK_OK(reader_.advance());
-      const SlotEntry& now = reader_.entry(block);
-      if (now.slot == entry.slot && now.version == entry.version) {
+      if (!bad.empty()) PENSTOCK_CHECK_OK(reader_->advance());
+      if (bad.empty() || same_bytes(reader_->entry(block), entry)) {
         for (const BadTile& tile : bad) report(tile);
+        seen_.insert(place_of(entry));
         return ok();
       }
       ++result_.reread_blocks;
     }
-    return make_error(
-        Errc::kState,
-        fmt::format("scrub {}: {} was written anew {} times while it was read; try "
-                    "again when the training has ended",
-                    reader_.store().directory(), reader_.store().block_name(block), kMaxOvertaken));
+    return make_error(Errc::kTimeout,
+                      fmt::format("scrub {}: {} was written anew {} times while it was read; try "
+                                  "again when the training has ended",
+                                  reader_->store().directory(), reader_->store().block_name(block),
+                                  kMaxOvertaken));
   }
 
   void report(const BadTile& bad) {
     Damage damage;
     damage.bad = bad;
-    damage.section = reader_.store().geometry().sections[bad.section].name;
-    if (const DescribedGroup* group = reader_.description().group_of(bad.block)) {
+    damage.checkpoint = reader_->checkpoint();
+    damage.section = reader_->store().geometry().sections[bad.section].name;
+    if (const DescribedGroup* group = reader_->description().group_of(bad.block)) {
       damage.group = group->name;
       const std::uint64_t elements = group->blocks[bad.block - group->first_block];
       const bool tile = bad.kind == SectionFaultKind::kTile;
@@ -126,24 +163,29 @@ class Scrubber {
     damage.message =
         fmt::format("{}, section \"{}\": {} bytes at offset {} of {}: {}", whose(damage),
                     damage.section, bad.bytes, bad.offset_bytes, bad.path, what_is_wrong(damage));
+    if (!damage.checkpoint.empty()) {
+      damage.message += fmt::format(" (of the checkpoint \"{}\")", damage.checkpoint);
+    }
     ++result_.damaged;
     observer_.on_damage(damage);
   }
 
-  StoreReader& reader_;
+  StoreReader& last_commit_;
+  StoreReader* reader_;  // of the state being read
   Throttle& throttle_;
   ScrubObserver& observer_;
   const std::atomic<bool>& stop_;
   BlockPlaces places_;
   PageBuffer buffer_;
+  std::set<Place> seen_;  // a slot that did not change is named by several states
   ScrubResult result_;
 };
 
 }  // namespace
 
-std::string damaged_store(const std::string& directory, std::uint64_t places) {
+std::string damaged_store(const Store& store, std::uint64_t places) {
   return fmt::format("the store {} is damaged in {} places; restore a checkpoint or train anew",
-                     directory, places);
+                     store.directories().text(), places);
 }
 
 Result<ScrubResult> scrub_store(StoreReader& reader, Throttle& throttle, ScrubObserver& observer,

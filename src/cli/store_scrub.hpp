@@ -1,13 +1,14 @@
 #pragma once
 
-/// Reads all that a store's last commit names, and tells each bad tile as it is found.
+/// Reads all that a store's last commit and its checkpoints name, and tells each bad tile as it is
+/// found.
 ///
 /// While a training goes on, the newest commit is followed: a block that fails its sums is looked
 /// at again as the newest commit describes it, and called bad only if that names the same bytes. So
-/// each block was right in some commit since the scrub began.
-/// Memory:  the largest section of a block; nothing is kept of what was found.
-/// Threads: one.
-/// Errors:  those of StoreReader. Damage is told to the observer, not an error.
+/// each block was right in some commit since the scrub began. A checkpoint that is dropped
+/// meanwhile is left out. Memory:  the largest section of a block; nothing is kept of what was
+/// found. Threads: one. Errors:  those of StoreReader. Damage is told to the observer, not an
+/// error.
 
 #include <atomic>
 #include <cstdint>
@@ -24,6 +25,7 @@ namespace penstock {
 /// A bad tile, and what it holds.
 struct Damage {
   BadTile bad;
+  std::string checkpoint;          ///< that names it; empty: the last commit does
   std::string group;               ///< empty where the block belongs to none
   std::string section;             ///< its name
   std::vector<TensorRun> tensors;  ///< whose elements are lost; none for padding
@@ -39,16 +41,18 @@ class ScrubObserver {
 };
 
 struct ScrubResult {
-  std::uint64_t bytes = 0;          ///< of the committed sections that were read
-  std::uint64_t total_bytes = 0;    ///< of all of them
+  std::uint64_t bytes = 0;          ///< that were read
+  std::uint64_t total_bytes = 0;    ///< of the last commit, and of each checkpoint once begun
   std::uint64_t damaged = 0;        ///< places
   std::uint64_t reread_blocks = 0;  ///< that a training wrote anew meanwhile
+  std::uint64_t checkpoints = 0;    ///< that were read, too
   bool complete = false;            ///< false: stopped
 };
 
 /// The sentence about a store in which so many places are damaged.
-[[nodiscard]] std::string damaged_store(const std::string& directory, std::uint64_t places);
+[[nodiscard]] std::string damaged_store(const Store& store, std::uint64_t places);
 
+/// A reader of the last commit: that and all checkpoints; of a checkpoint: that one.
 Result<ScrubResult> scrub_store(StoreReader& reader, Throttle& throttle, ScrubObserver& observer,
                                 const std::atomic<bool>& stop);
 

@@ -329,7 +329,7 @@ Status Run::finish(bool stopped) {
 }
 
 Status Run::train() {
-  wear_ = std::make_unique<WearMeter>(std::vector<std::string>{options_.resources.store});
+  wear_ = std::make_unique<WearMeter>(store_directories(options_.resources).all());
   run_started_ns_ = now_ns();
   if (first_step_ == 0) PENSTOCK_CHECK_OK(evaluate(0));
   for (std::uint64_t step = first_step_; step < options_.steps; ++step) {

@@ -79,6 +79,11 @@ inline Outcome run_cli(std::vector<const char*> arguments) {
 
 class StoreCase : public ::testing::Test {
  protected:
+  [[nodiscard]] StoreDirectories directories() const {
+    return second_.empty() ? StoreDirectories(directory_)
+                           : StoreDirectories(std::vector<std::string>{directory_, second_});
+  }
+
   /// A store with step kFirstStep committed, closed again.
   void make_store(const std::vector<std::uint64_t>& blocks, const std::string& description) {
     StoreGeometry geometry;
@@ -94,7 +99,8 @@ class StoreCase : public ::testing::Test {
     }
     geometry.description = description;
     geometry.pins = room_;
-    auto created = create_store(*storage_, directory_, geometry, {});
+    geometry.drives.assign(directories().size(), 1);
+    auto created = create_store(*storage_, directories(), geometry, {});
     ASSERT_TRUE(created) << created.error().message;
     store_ = std::move(created).value();
     table_ = std::make_unique<SlotTable>(store_->make_table());
@@ -110,7 +116,7 @@ class StoreCase : public ::testing::Test {
   /// commits.
   void commit_next(std::uint64_t step) {
     if (store_ == nullptr) {
-      auto opened = open_store(*storage_, directory_, {}, /*writable=*/true);
+      auto opened = open_store(*storage_, directories(), {}, /*writable=*/true);
       ASSERT_TRUE(opened) << opened.error().message;
       store_ = std::move(opened).value();
       table_ = std::make_unique<SlotTable>(store_->make_table());
@@ -133,9 +139,12 @@ class StoreCase : public ::testing::Test {
     return to_hex(hash.digest());
   }
 
-  /// Where a section of a block begins in the data file, as the last commit has it.
-  std::uint64_t section_offset(std::size_t block, std::size_t section) {
-    auto opened = open_store(*storage_, directory_, {}, /*writable=*/false);
+  /// Where a section of a block begins in the data file, as the last commit or a checkpoint has it.
+  std::uint64_t section_offset(std::size_t block, std::size_t section,
+                               const std::string& checkpoint = {}) {
+    StoreOptions options;
+    options.pin = checkpoint;
+    auto opened = open_store(*storage_, directory_, options, /*writable=*/false);
     const SlotTable table = opened.value()->make_table();
     return opened.value()->slot(table.entry(block).slot).offset_bytes +
            opened.value()->extents(block)[section].data_offset;
@@ -154,6 +163,7 @@ class StoreCase : public ::testing::Test {
 
   penstock::testing::TemporaryDirectory temporary_;
   std::string directory_ = temporary_.store();
+  std::string second_;      // directory of a second drive
   std::uint32_t room_ = 0;  // for checkpoints
   std::unique_ptr<Storage> storage_ = make_posix_storage();
   std::unique_ptr<Store> store_;  // while it is open for writing
