@@ -264,7 +264,7 @@ TEST_F(ExportTest, LeavesNothingBehindWhenWritingFails) {
   std::signal(SIGXFSZ, SIG_IGN);
   struct rlimit before {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  for (const rlim_t limit : {0, 10, 5000, 60'000}) {
+  for (const rlim_t limit : {0U, 10U, 5000U, 60'000U}) {
     for (const std::string& place : {out_, work_ + "/x.safetensors"}) {
       struct rlimit small = before;
       small.rlim_cur = limit;

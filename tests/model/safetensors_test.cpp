@@ -72,7 +72,7 @@ TEST(SafetensorsTest, ReadsWhatTheFormatAllows) {
 }
 
 TEST(SafetensorsTest, RefusesLengthsThatDoNotFitTheFile) {
-  for (const std::size_t bytes : {0, 1, 7}) {
+  for (const std::size_t bytes : {0U, 1U, 7U}) {
     const auto header = parse_file(std::vector<std::byte>(bytes));
     ASSERT_FALSE(header);
     EXPECT_NE(header.error().message.find("not even the length"), std::string::npos);
