@@ -27,10 +27,14 @@ namespace penstock {
 inline constexpr std::uint64_t kShutdownWaitNs = 30'000'000'000;
 
 class QueueState {
+  static constexpr std::size_t kDeliverers = 128;  // I/O threads, and callers that drop requests
+
  public:
   QueueState(std::shared_ptr<PosixFileTable> files, CompletionSink& sink,
              const QueueOptions& options)
-      : book(options), files_(std::move(files)), sink_(sink) {}
+      : book(options), files_(std::move(files)), sink_(sink) {
+    delivering_.reserve(kDeliverers);  // delivering must not need memory
+  }
   virtual ~QueueState() = default;
 
   Status submit(std::span<const IoRequest> requests) noexcept;

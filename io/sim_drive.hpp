@@ -71,7 +71,7 @@ struct Drive {
   std::vector<SimQueue*> queues;
   SimStorage::Observer observer;
   std::uint64_t operations = 0;
-  std::uint64_t syncs = 0;
+  SimStorage::Totals totals;
 };
 
 }  // namespace penstock::sim

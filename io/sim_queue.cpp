@@ -177,6 +177,13 @@ std::int64_t SimQueue::attempt(Flight& flight) {
   if (bytes > kPageBytes && drive.strikes(drive.faults.short_transfer)) {
     bytes = kPageBytes * (1 + drive.timeline.random() % (bytes / kPageBytes - 1));
   }
+  const ChosenAttempts& chosen = drive.faults.chosen;
+  const std::uint64_t number = ++drive.totals.attempts[direction(flight.request.op)];
+  if (chosen.first != 0 && chosen.op == flight.request.op && number >= chosen.first &&
+      number - chosen.first < chosen.count) {
+    if (chosen.result <= 0) return chosen.result;
+    bytes = std::min(bytes, static_cast<std::uint64_t>(chosen.result));
+  }
   return flight.request.op == IoOp::kRead ? attempt_read(flight, bytes)
                                           : attempt_write(flight, bytes);
 }

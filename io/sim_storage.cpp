@@ -111,7 +111,7 @@ Status SimStorageImpl::extend(FileId file, std::uint64_t bytes) {
 }
 
 Status SimStorageImpl::sync(Node& node, const std::string& path) {
-  if (++drive_->syncs == drive_->faults.fail_sync_at) {
+  if (++drive_->totals.syncs == drive_->faults.fail_sync_at) {
     node.content.sync_failed();
     drive_->changed();
     return failure(Errc::kIo, "sync", path, EIO, "do not retry: what was written may be lost");

@@ -22,6 +22,14 @@
 
 namespace penstock {
 
+/// Some attempts of the queues to transfer in one direction end with another result than their own.
+struct ChosenAttempts {
+  IoOp op = IoOp::kRead;
+  std::uint64_t first = 0;  ///< the n-th of this direction; 0: none
+  std::uint64_t count = 1;  ///< so many in a row
+  std::int64_t result = 0;  ///< bytes, cut to what was asked for, or a negated errno
+};
+
 /// Faults per request, as probabilities in 1/65536; all drawn from the timeline's seed.
 struct SimFaults {
   std::uint32_t short_transfer = 0;   ///< transfer a part first; the queue must finish it
@@ -38,6 +46,7 @@ struct SimFaults {
   std::uint64_t fail_sync_at = 0;  ///< the n-th sync_data/sync_file fails with EIO; 0: none
   /// Errors, lost and misdirected writes of open files strike only those whose path begins so.
   std::string only_in{};
+  ChosenAttempts chosen = {};
 };
 
 class SimStorage : public Storage {
@@ -59,6 +68,12 @@ class SimStorage : public Storage {
   virtual void set_observer(Observer observer) = 0;
   /// Flips one bit of a file's content, durable and cached.
   virtual Status flip_bit(const std::string& path, std::uint64_t bit) = 0;
+  /// Operations so far: for loops that let the n-th one fail until a run does not reach it.
+  struct Totals {
+    std::uint64_t syncs = 0;
+    std::uint64_t attempts[2] = {};  ///< of queues to transfer, by IoOp
+  };
+  [[nodiscard]] virtual Totals totals() const = 0;
   /// Digest of all durable and cached content: equal worlds have equal digests.
   [[nodiscard]] virtual std::uint64_t digest() const = 0;
 };

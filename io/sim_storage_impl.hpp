@@ -63,6 +63,7 @@ class SimStorageImpl final : public SimStorage {
   void set_faults(const SimFaults& faults) override { drive_->faults = faults; }
   void set_observer(Observer observer) override { drive_->observer = std::move(observer); }
   Status flip_bit(const std::string& path, std::uint64_t bit) override;
+  Totals totals() const override { return drive_->totals; }
   std::uint64_t digest() const override { return tree_digest(*drive_->root); }
 
  private:

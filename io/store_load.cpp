@@ -85,6 +85,7 @@ Result<Candidate> load_copies(Storage& storage, const OpenedFiles& opened, const
   std::string reasons;
   Errc code = Errc::kCorrupt;
   bool all_gone = true;
+  int sys_errno = 0;
   for (const char copy : copies) {
     ManifestName which = name;
     which.copy = copy;
@@ -96,10 +97,13 @@ Result<Candidate> load_copies(Storage& storage, const OpenedFiles& opened, const
     if (candidate.error().code == Errc::kUnsupported) return candidate;
     const bool gone = candidate.error().sys_errno == ENOENT;
     all_gone = all_gone && gone;
-    if (candidate.error().code == Errc::kIo && !gone) code = Errc::kIo;
+    if (candidate.error().code == Errc::kIo && !gone) {
+      code = Errc::kIo;
+      sys_errno = candidate.error().sys_errno;
+    }
     add_note(reasons, candidate.error().message);
   }
-  return make_error(code, reasons, all_gone ? ENOENT : 0);
+  return make_error(code, reasons, all_gone ? ENOENT : sys_errno);
 }
 
 std::vector<char> copies_of(const OpenedFiles& opened, const std::string& pin) {

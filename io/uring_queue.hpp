@@ -20,7 +20,9 @@ class UringQueueState final : public QueueState {
  public:
   UringQueueState(std::shared_ptr<PosixFileTable> files, CompletionSink& sink,
                   const QueueOptions& options)
-      : QueueState(std::move(files), sink, options), pieces_(kPieces) {}
+      : QueueState(std::move(files), sink, options), pieces_(kPieces) {
+    delayed_.reserve(kPieces);  // a retry must not need memory
+  }
   ~UringQueueState() override;
   UringQueueState(const UringQueueState&) = delete;
   UringQueueState& operator=(const UringQueueState&) = delete;

@@ -12,8 +12,11 @@ namespace penstock::testing {
 
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "penstock-test-XXXXXX").string();
+  /// In `parent` where that exists, else where such directories belong.
+  explicit TemporaryDirectory(const std::filesystem::path& parent = {}) {
+    const bool there = !parent.empty() && std::filesystem::is_directory(parent);
+    const auto where = there ? parent : std::filesystem::temp_directory_path();
+    std::string name = (where / "penstock-test-XXXXXX").string();
     if (::mkdtemp(name.data()) != nullptr) path_ = name;
   }
   ~TemporaryDirectory() {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/with_memory.hpp"
 #include "engine/engine_impl.hpp"
 
 namespace penstock {
@@ -58,10 +59,11 @@ void EngineImpl::commit_task(void* self, std::uint64_t operation_id) {
   }
   // The record and the entries stay as they are until the commit has finished.
   PinChange change;
-  Status status = engine.commit_and_pin(request, change);
+  Status status = with_memory([&] { return engine.commit_and_pin(request, change); });
   Status copied = ok();
   if (status && copies) {
-    copied = engine.commit_copy(engine.commit_record_, engine.table_->commit_entries());
+    copied = with_memory(
+        [&] { return engine.commit_copy(engine.commit_record_, engine.table_->commit_entries()); });
   }
   const Lock lock(engine.mutex_);
   engine.commit_running_ = false;

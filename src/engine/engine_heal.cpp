@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/with_memory.hpp"
 #include "engine/engine_impl.hpp"
 #include "engine/tiles.hpp"
 #include "io/page_buffer.hpp"
@@ -53,36 +54,36 @@ Status EngineImpl::heal_gradient(std::uint32_t block) {
                   block_name(block), where.offset_bytes, store_->path_of(where.file)));
 }
 
+Status EngineImpl::heal(Operation& operation) {
+  const std::uint32_t block = operation.command.block;
+  if (operation.command.kind == Command::Kind::kVerifyHi) {
+    return heal_section(block, kHiSection, operation.entry);
+  }
+  const bool verify = rest_unverified_[block] != 0;
+  for (std::size_t s = kLoSection; s < kSectionCount && verify; ++s) {
+    PENSTOCK_CHECK_OK(heal_section(block, s, operation.entry));
+  }
+  PENSTOCK_CHECK_OK(heal_gradient(block));
+  for (std::uint32_t tile = 0; tile < tiles_of(plan_.blocks[block].elements); ++tile) {
+    if (tile_failed_[first_tile_[block] + tile] == 0) continue;
+    if (update_tile(operation, tile, verify)) continue;
+    return make_error(Errc::kCorrupt,
+                      fmt::format("tile {} of {} does not match its sum in memory; suspect the "
+                                  "memory of this machine",
+                                  tile, block_name(block)));
+  }
+  for (std::size_t s = 0; s < kSectionCount; ++s) {
+    operation.roots[s] = root_of(block, operation.command.version, s);
+  }
+  return ok();
+}
+
 void EngineImpl::heal_task(void* self, std::uint64_t operation_id) {
   EngineImpl& engine = *static_cast<EngineImpl*>(self);
   const auto id = static_cast<std::uint32_t>(operation_id);
   Operation& operation = engine.operations_[id];
   const std::uint32_t block = operation.command.block;
-  Status status = ok();
-  if (operation.command.kind == Command::Kind::kVerifyHi) {
-    status = engine.heal_section(block, kHiSection, operation.entry);
-  } else {
-    if (engine.rest_unverified_[block] != 0) {
-      for (std::size_t s = kLoSection; s < kSectionCount && status; ++s) {
-        status = engine.heal_section(block, s, operation.entry);
-      }
-    }
-    if (status) status = engine.heal_gradient(block);
-    const std::uint32_t tiles = tiles_of(engine.plan_.blocks[block].elements);
-    for (std::uint32_t tile = 0; tile < tiles && status; ++tile) {
-      if (engine.tile_failed_[engine.first_tile_[block] + tile] == 0) continue;
-      if (!engine.update_tile(operation, tile, engine.rest_unverified_[block] != 0)) {
-        status =
-            make_error(Errc::kCorrupt,
-                       fmt::format("tile {} of {} does not match its sum in memory; suspect the "
-                                   "memory of this machine",
-                                   tile, engine.block_name(block)));
-      }
-    }
-    for (std::size_t s = 0; s < kSectionCount && status; ++s) {
-      operation.roots[s] = engine.root_of(block, operation.command.version, s);
-    }
-  }
+  Status status = with_memory([&] { return engine.heal(operation); });
   const Lock lock(engine.mutex_);
   if (!engine.task_over(std::move(status))) return;
   PENSTOCK_LOG(engine.parts_.logger, LogLevel::kWarning,

@@ -167,6 +167,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::uint64_t root_of(std::uint32_t block, std::uint64_t version, std::size_t section) const;
   void move_lent(std::uint32_t block, std::uint32_t tile, bool gather);
   void write_outputs(std::uint32_t block, std::uint32_t tile);
+  Status heal(Operation& operation);
   Status heal_section(std::uint32_t block, std::size_t section, const SlotEntry& entry);
   Status heal_gradient(std::uint32_t block);
   bool gradient_holds(std::uint32_t block, std::uint32_t tile, const std::byte* data) const;

@@ -194,6 +194,7 @@ static int run_all(trainer* self) {
   uint64_t step, at = 0;
   uint32_t t;
   INNER(open_engine(self));
+  if (self->options->opened) self->options->opened();
   for (step = 1; step <= kTrainingSteps; ++step) INNER(run_step(self, step));
   TRY(penstock_flush(self->engine));
   TRY(penstock_updates(self->engine, &self->result->updates));

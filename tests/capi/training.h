@@ -50,6 +50,7 @@ typedef struct training_options {
   int32_t lent;
   uint32_t threads;
   const char* queue;
+  void (*opened)(void); /* called once the engine is open, unless NULL */
 } training_options;
 
 typedef struct training_result {

@@ -133,7 +133,7 @@ TEST_P(TrainingTest, EqualsTheEngineBitForBit) {
   const TemporaryDirectory directory;
   const std::string store = directory.store();
   const training_options options{store.c_str(), c.level,   c.extra_bytes, c.weights,
-                                 c.lent,        c.threads, c.queue};
+                                 c.lent,        c.threads, c.queue,       nullptr};
   std::vector<float> masters(all_elements());
   training_result result{};
   result.masters = masters.data();

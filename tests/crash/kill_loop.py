@@ -8,157 +8,119 @@ step are those of the reference. At its end `penstock inspect --hash` gives the 
 
 usage: kill_loop.py PROGRAM
 
-PENSTOCK_KILLS      kills of the first case; unset: 10 in all, in two short cases. Set: that many
-                    with --queue threads --commit-every 1, a fifth of them in each other case.
-PENSTOCK_KILL_SEED  seed of the moments; the default is a fixed one, "random" draws one
+PENSTOCK_KILLS         kills in the temporary directory, shared out over both queues and commit
+                       intervals 1 and 3; unset: 10 in all, in two short cases
+PENSTOCK_KILLS_TMPFS   the same in /dev/shm (default: as many as PENSTOCK_KILLS)
+PENSTOCK_KILL_SEED     seed of the moments; the default is a fixed one, "random" draws one
+PENSTOCK_KILL_SECONDS  no further kill once so many seconds have passed
 """
 
-import json
+import concurrent.futures
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 
-STEPS = 30
-TRAINING = ["--model", "nano", "--steps", str(STEPS), "--batch", "2", "--seq", "32", "--ram", "min",
-            "--threads", "1", "--eval-tokens", "64", "--seed", "7"]
-LONGEST_S = 120  # of one life of the program; a hang is a failure
-SAME = ("data_index", "loss", "norm", "clip", "applied", "lr")
+from training import STEPS, Training, check, make_text
+
+TMPFS = "/dev/shm"
 
 
-def check(holds, what):
-    if not holds:
-        raise AssertionError(what)
+class Case:
+    """Kills under one queue and commit interval in one directory, from one seed."""
 
+    def __init__(self, program, data, directory, queue, commit_every, kills, seed, until):
+        self.what = (program, data)
+        self.directory = directory
+        self.how = (queue, commit_every)
+        self.kills = kills
+        self.draw = random.Random(seed)
+        self.until = until
+        self.done = self.rounds = self.repeated = self.lives = 0
 
-def make_text(path):
-    """Words of a small vocabulary: the same bytes each time, and something to learn."""
-    words = ["river", "stone", "light", "under", "the", "a", "turns", "wheel", "water", "and", "of",
-             "slow", "bright", "mill"]
-    draw = random.Random(3)
-    with open(path, "w") as file:
-        for _ in range(4000):
-            file.write(" ".join(draw.choice(words) for _ in range(draw.randint(4, 9))) + ".\n")
+    def training(self, name):
+        return Training(*self.what, os.path.join(self.directory, name), *self.how)
 
+    def more(self):
+        return self.done < self.kills and (self.until is None or time.monotonic() < self.until)
 
-class Training:
-    """One training in one store, in as many lives as it takes."""
+    def run(self):
+        reference = self.training("reference")
+        started = time.monotonic()
+        check(reference.live(), "the reference did not end")
+        length_s = time.monotonic() - started
+        self.want = reference.hash()
+        check(sorted(reference.steps) == list(range(1, STEPS + 1)), "the reference skipped steps")
+        while self.more():
+            self.one_round(reference, length_s)
+        shutil.rmtree(reference.store)
+        return self
 
-    def __init__(self, program, data, store, queue, commit_every):
-        self.store = store
-        self.program = program
-        self.command = [program, "--json", "train", *TRAINING, "--data", data, "--store", store,
-                        "--queue", queue, "--commit-every", str(commit_every)]
-        self.log_path = store + ".log"
-        self.steps = {}      # step -> what was said of it first
-        self.committed = 0   # newest step that was said to be committed
-        self.repeated = 0    # steps that ran again after a kill
-
-    def live(self, kill_after_s=None):
-        """Runs until the end or the kill; returns whether it ended by itself."""
-        resume = os.path.isdir(self.store) and any(
-            name.startswith("manifest.") and not name.endswith(".tmp")
-            for name in os.listdir(self.store))
-        command = self.command + (["--resume"] if resume else [])
-        with open(self.log_path, "wb") as log, open(self.log_path + ".err", "wb") as errors:
-            process = subprocess.Popen(command, stdout=log, stderr=errors)
-            try:
-                process.wait(LONGEST_S if kill_after_s is None else kill_after_s)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.wait(LONGEST_S)
-                check(kill_after_s is not None, f"still running after {LONGEST_S} s: {command}")
-        killed = process.returncode == -signal.SIGKILL
-        if not killed and process.returncode != 0:
-            with open(self.log_path + ".err") as errors:
-                raise AssertionError(f"exit {process.returncode}: {command}: {errors.read()}")
-        self.read_log(resume)
-        return not killed
-
-    def read_log(self, resumed):
-        with open(self.log_path, "rb") as log:
-            lines = log.read().split(b"\n")[:-1]  # what a kill cut off is no line
-        events = [json.loads(line) for line in lines]
-        steps = [event for event in events if event["event"] == "step"]
-        newest = max(self.steps, default=0)
-        if steps:
-            first = steps[0]["step"]
-            check(first > self.committed, f"step {first} again: {self.committed} was committed")
-            check(first <= newest + 1, f"step {first} follows step {newest}")
-            check(resumed or first == 1, f"a new run begins at step {first}")
-            check([s["step"] for s in steps] == list(range(first, first + len(steps))),
-                  "steps are not in order")
-        for event in steps:
-            said = {key: event[key] for key in SAME}
-            known = self.steps.setdefault(event["step"], said)
-            check(known == said, f"step {event['step']} came back as {said}, it was {known}")
-            self.repeated += event["step"] <= newest
-        for event in events:
-            self.committed = max(self.committed, event.get("committed_step", 0))
-
-    def hash(self):
-        result = subprocess.run([self.program, "--json", "inspect", "--verify", "--hash",
-                                 self.store], capture_output=True, text=True, timeout=LONGEST_S)
-        check(result.returncode == 0, f"inspect: {result.stdout} {result.stderr}")
-        return json.loads(result.stdout)["hash"]
-
-
-def run_case(program, data, directory, queue, commit_every, kills, draw):
-    reference = Training(program, data, os.path.join(directory, "reference"), queue, commit_every)
-    started = time.monotonic()
-    check(reference.live(), "the reference did not end")
-    length_s = time.monotonic() - started
-    want = reference.hash()
-    check(sorted(reference.steps) == list(range(1, STEPS + 1)), "the reference skipped steps")
-
-    done, rounds, repeated, lives = 0, 0, 0, 0
-    while done < kills:
-        training = Training(program, data, os.path.join(directory, f"killed-{rounds}"), queue,
-                            commit_every)
+    def one_round(self, reference, length_s):
+        training = self.training(f"killed-{self.rounds}")
         ended = False
         while not ended:
-            lives += 1
+            self.lives += 1
             # Some moments lie in creation and opening, most in the steps.
-            moment_s = draw.uniform(0, length_s * draw.choice([0.3, 1.0])) if done < kills else None
-            ended = training.live(moment_s)
-            done += not ended
+            moment_s = self.draw.uniform(0, length_s * self.draw.choice([0.3, 1.0]))
+            ended = training.live(moment_s if self.more() else None)
+            self.done += not ended
             for step, said in training.steps.items():
                 check(said == reference.steps[step],
                       f"step {step} is {said}, uninterrupted it was {reference.steps[step]}")
         check(sorted(training.steps)[-1] == STEPS, "the end was not reached")
-        check(training.hash() == want, f"another hash after {done} kills in round {rounds}")
-        repeated += training.repeated
-        rounds += 1
+        check(training.hash() == self.want,
+              f"another hash after {self.done} kills in round {self.rounds}")
+        self.repeated += training.repeated
+        self.rounds += 1
         shutil.rmtree(training.store)
-    print(f"--queue {queue} --commit-every {commit_every}: {done} kills in {rounds} trainings of "
-          f"{STEPS} steps ({lives} lives of up to {length_s:.2f} s), {repeated} steps repeated "
-          f"exactly, hash {want} each time", flush=True)
-    shutil.rmtree(reference.store)
+
+    def report(self):
+        queue, commit_every = self.how
+        print(f"{self.directory}: --queue {queue} --commit-every {commit_every}: {self.done} kills "
+              f"in {self.rounds} trainings of {STEPS} steps ({self.lives} lives), {self.repeated} "
+              f"steps repeated exactly, hash {self.want} each time", flush=True)
+
+
+def wanted_cases():
+    """(on tmpfs, queue, commit interval, kills)"""
+    disk = os.environ.get("PENSTOCK_KILLS")
+    if not disk:
+        return [(False, "threads", 1, 5), (False, "uring", 3, 5)]
+    memory = os.environ.get("PENSTOCK_KILLS_TMPFS", disk)
+    ways = [(queue, interval) for queue in ("threads", "uring") for interval in (1, 3)]
+    return [(tmpfs, *way, max(1, int(kills) // len(ways)))
+            for tmpfs, kills in ((False, disk), (True, memory)) for way in ways]
 
 
 def main():
     program = os.path.abspath(sys.argv[1])
-    wanted = os.environ.get("PENSTOCK_KILLS")
-    if wanted:
-        cases = [("threads", 1, int(wanted)), ("uring", 1, int(wanted) // 5),
-                 ("threads", 3, int(wanted) // 5), ("uring", 3, int(wanted) // 5)]
-    else:
-        cases = [("threads", 1, 5), ("uring", 3, 5)]
     seed = os.environ.get("PENSTOCK_KILL_SEED", "20")
     seed = str(random.SystemRandom().randrange(1 << 32)) if seed == "random" else seed
+    seconds = os.environ.get("PENSTOCK_KILL_SECONDS")
+    until = time.monotonic() + float(seconds) if seconds else None
     print(f"seed {seed}", flush=True)
-    draw = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="penstock-kill-") as directory:
-        data = os.path.join(directory, "text")
+    started, kills = time.monotonic(), 0
+    with tempfile.TemporaryDirectory(prefix="penstock-kill-") as on_disk, \
+            tempfile.TemporaryDirectory(prefix="penstock-kill-", dir=TMPFS) as in_memory, \
+            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        data = os.path.join(in_memory, "text")
         make_text(data)
-        for queue, commit_every, kills in cases:
-            case = os.path.join(directory, f"{queue}-{commit_every}")
-            os.mkdir(case)
-            run_case(program, data, case, queue, commit_every, kills, draw)
+        running = []
+        for number, (tmpfs, queue, commit_every, wanted) in enumerate(wanted_cases()):
+            directory = os.path.join(in_memory if tmpfs else on_disk, f"{queue}-{commit_every}")
+            os.mkdir(directory)
+            case = Case(program, data, directory, queue, commit_every, wanted,
+                        f"{seed} {number}", until)
+            running.append(pool.submit(case.run))
+        for future in concurrent.futures.as_completed(running):
+            case = future.result()
+            case.report()
+            kills += case.done
+    seconds = time.monotonic() - started
+    print(f"{kills} kills in {seconds:.0f} s, {kills / seconds:.1f} a second", flush=True)
     return 0
 
 

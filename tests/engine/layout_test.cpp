@@ -1,5 +1,5 @@
 // A store says of what it was made, and a run with another model, rule or ladder is told the first
-// difference.
+// difference. What it says may have been written by anybody.
 
 #include "engine/layout.hpp"
 
@@ -88,6 +88,26 @@ TEST_F(LayoutTest, ADescriptionThatItsHashDoesNotFitIsCorrupt) {
   other.layout_hash += 1;
   const std::string said = difference(other, Errc::kCorrupt);
   EXPECT_TRUE(has(said, {"layout hash"})) << said;
+}
+
+/// {"trainer": {"batch": [[[[...]]]]}}: as many levels as a description may have bytes for.
+std::string deep_description() {
+  constexpr std::size_t kLevels = 2'000'000;
+  return R"({"trainer": {"batch": )" + std::string(kLevels, '[') + std::string(kLevels, ']') + "}}";
+}
+
+TEST(DescriptionTest, ADeepDescriptionDiffersAndTakesNoStack) {
+  const Status same = compare_trainer(deep_description(), "nowhere", R"({"batch": [[8]]})");
+  ASSERT_FALSE(same);
+  EXPECT_EQ(same.error().code, Errc::kState);
+  EXPECT_NE(same.error().message.find("batch"), std::string::npos) << same.error().message;
+  EXPECT_LT(same.error().message.size(), 1000U);
+}
+
+TEST(DescriptionTest, ADeepDescriptionIsNotOurs) {
+  const auto block = block_elements_of(deep_description(), "nowhere");
+  ASSERT_FALSE(block);
+  EXPECT_EQ(block.error().code, Errc::kCorrupt);
 }
 
 }  // namespace

@@ -79,7 +79,8 @@ BANNED = [  # (word for "lint: allow", pattern, what to do; True if programs mus
 OWNED_NEW = re.compile(r"\b(unique_ptr<[^;{}]*?>|\w+Ptr)(\s+\w+)?\(\s*new\b")
 # Approximations, whose bits differ between processors (docs/architecture.md, numerics).
 INEXACT = re.compile(r"\b_mm\d*_\w*?(rcp|rsqrt|exp2a)\w*")
-LABELS = set(MODULES) | {"unit", "uring", "sim", "crash", "gpu", "slow", "lint", "notsan", "noasan"}
+LABELS = set(MODULES) | {"unit", "uring", "sim", "crash", "gpu", "slow", "fuzz", "lint", "notsan",
+                          "noasan"}
 # Paths of one developer's machine have no meaning elsewhere.
 MACHINE_PATH = re.compile(r"(?<![\w.~}*])/(?:home|root|Users|w[o]rk)/\w")
 # Words of a workplace, and pages that are not in the tree (the ideas are in docs/architecture.md).
