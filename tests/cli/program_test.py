@@ -166,6 +166,11 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual(names(*stores), ["step-4", "step-6"])
             self.assertEqual(checkpoint("copy", *stores, "--to", path("six"))["step"], 6)
             six = json.loads(run("inspect", path("six"), "--hash", "--json").stdout)["hash"]
+            both = json.loads(run("inspect", *reversed(stores), "--hash", "--json").stdout)
+            self.assertEqual(both["hash"], six)
+            self.assertEqual(run("scrub", *stores).returncode, 0)
+            self.assertEqual(run("export", *stores, "--out", path("weights")).returncode, 0)
+            self.refused(1, "one of 2 data files", "scrub", stores[0])
             self.assertEqual(checkpoint("restore", *stores, "--name", "step-4")["step"], 4)
             checkpoint("copy", *stores, "--to", path("four"), "--block", "65536", "--keep", "1")
             self.assertEqual(names(path("four")), [])

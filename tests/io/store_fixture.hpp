@@ -14,9 +14,12 @@
 #include "io/page_buffer.hpp"
 #include "io/section_sums.hpp"
 #include "io/sim_storage.hpp"
+#include "io/storage_pages.hpp"
 #include "io/store.hpp"
 
 namespace penstock::test {
+
+using penstock::testing::Pages;
 
 inline const std::string kDirectory = "store";
 
@@ -53,17 +56,16 @@ inline void fill(std::size_t block, std::uint64_t version, std::size_t section,
 
 /// A section as it lies on the drive, and its root.
 struct SealedSection {
-  PageBuffer bytes;
+  Pages bytes;
   std::uint64_t root = 0;
 };
 
 inline SealedSection seal(const Store& store, std::size_t block, std::uint64_t version,
                           std::size_t section) {
   const SectionExtent& extent = store.extents(block)[section];
-  SealedSection sealed{PageBuffer(extent.total_bytes())};
-  fill(block, version, section, sealed.bytes.first(extent.data_bytes));
-  sealed.root =
-      seal_section(store, block, version, section, sealed.bytes.first(extent.total_bytes()));
+  SealedSection sealed{Pages(extent.total_bytes())};
+  fill(block, version, section, sealed.bytes.span().first(extent.data_bytes));
+  sealed.root = seal_section(store, block, version, section, sealed.bytes.span());
   return sealed;
 }
 
@@ -76,8 +78,8 @@ inline void write_version(Storage& storage, const Store& store, SlotTable& table
     const SectionExtent& extent = store.extents(block)[s];
     SealedSection sealed = seal(store, block, version, s);
     const DriveExtent place = store.slot(slot);
-    const Status written = storage.write_at(place.file, place.offset_bytes + extent.data_offset,
-                                            sealed.bytes.first(extent.total_bytes()));
+    const Status written =
+        storage.write_at(place.file, place.offset_bytes + extent.data_offset, sealed.bytes.span());
     ASSERT_TRUE(written) << written.error().message;
     table.landed(block, version, slot, s, sealed.root);
   }
@@ -110,9 +112,8 @@ inline std::string check_block(Store& store, const SlotTable& table, std::size_t
   }
   for (std::size_t s = 0; s < store.geometry().sections.size(); ++s) {
     const SectionExtent& extent = store.extents(block)[s];
-    PageBuffer buffer(extent.total_bytes());
-    if (Status read = store.read_section(block, s, entry, buffer.first(extent.total_bytes()));
-        !read) {
+    const Pages buffer(extent.total_bytes());
+    if (Status read = store.read_section(block, s, entry, buffer.span()); !read) {
       return read.error().message;
     }
     std::vector<std::byte> expected(extent.data_bytes);

@@ -70,6 +70,7 @@ TEST_P(StorePowerLossTest, LostAndMisdirectedWritesAreNeverTakenForData) {
   WorldSetup setup;
   setup.cheating_drive = true;
   setup.interval = GetParam();
+  setup.images_per_operation = 1;
   const Verdict verdict =
       run_worlds(setup, std::max<std::uint64_t>(wanted_images() / 10, 1), false);
   EXPECT_EQ(verdict.bad, 0U) << verdict.first;
