@@ -136,7 +136,7 @@ void print_wear(const Findings& findings, const Store& store, Console& console) 
   console.data(fmt::format(
       "wear        at most {} a step, {} so far{}", format_drive_bytes(most_bytes_per_step(store)),
       format_drive_bytes(bytes), endurance_text(bytes, findings.endurance_bytes)));
-  for (const std::string& line : wear_lines(findings.wear, 0)) {
+  for (const std::string& line : wear_lines(findings.wear)) {
     console.data(fmt::format("            {}", line));
   }
 }

@@ -179,7 +179,7 @@ void TrainView::show_wear(const RunEnd& end) {
     text += fmt::format(", {} a step", format_drive_bytes(end.written_bytes / end.steps));
   }
   console_.note(text + endurance_text(written, endurance_bytes_));
-  for (const std::string& line : wear_lines(end.wear, end.written_bytes)) {
+  for (const std::string& line : wear_lines(end.wear)) {
     console_.note(fmt::format("       {}", line));
   }
 }

@@ -1,7 +1,5 @@
 #include "cli/wear_view.hpp"
 
-#include <optional>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -18,7 +16,15 @@ double share(std::uint64_t part, std::uint64_t whole) {
 
 std::string drive_line(const DriveWear& drive) {
   std::string text = drive.drive + ":";
-  if (drive.bytes) text += fmt::format(" the system counted {},", format_drive_bytes(*drive.bytes));
+  if (drive.ours) text += fmt::format(" {} written here,", format_drive_bytes(*drive.ours));
+  if (drive.bytes) {
+    text += fmt::format(" the system counted {}", format_drive_bytes(*drive.bytes));
+    if (drive.ours && *drive.ours > 0) {
+      text += fmt::format(" ({:.1f} %, with all other programs)",
+                          100.0 * share(*drive.bytes, *drive.ours));
+    }
+    text += ",";
+  }
   if (drive.health) {
     text +=
         fmt::format(" {} in its life, {} % of its rated life used,",
@@ -26,17 +32,6 @@ std::string drive_line(const DriveWear& drive) {
   }
   text.pop_back();
   return text;
-}
-
-/// What the system counted on all drives; nothing where one is not known.
-std::optional<std::uint64_t> counted_bytes(const WearReport& report) {
-  if (report.drives.empty() || !report.notes.empty()) return std::nullopt;
-  std::uint64_t sum = 0;
-  for (const DriveWear& drive : report.drives) {
-    if (!drive.bytes) return std::nullopt;
-    sum += *drive.bytes;
-  }
-  return sum;
 }
 
 }  // namespace
@@ -70,19 +65,13 @@ json endurance_json(std::uint64_t bytes, std::uint64_t endurance_bytes) {
   return endurance_bytes == 0 ? json() : json(share(bytes, endurance_bytes));
 }
 
-std::vector<std::string> wear_lines(const WearReport& report, std::uint64_t written_bytes) {
+std::vector<std::string> wear_lines(const WearReport& report) {
   std::vector<std::string> lines;
   for (const DriveWear& drive : report.drives) {
-    if (drive.bytes || drive.health) lines.push_back(drive_line(drive));
+    if (drive.ours || drive.bytes || drive.health) lines.push_back(drive_line(drive));
     lines.insert(lines.end(), drive.notes.begin(), drive.notes.end());
   }
   lines.insert(lines.end(), report.notes.begin(), report.notes.end());
-  const auto counted = counted_bytes(report);
-  if (counted && written_bytes > 0) {
-    lines.push_back(fmt::format("with all other programs that is {:.1f} % of the {} written here",
-                                100.0 * share(*counted, written_bytes),
-                                format_drive_bytes(written_bytes)));
-  }
   return lines;
 }
 
@@ -91,6 +80,7 @@ json drives_json(const WearReport& report) {
   for (const DriveWear& drive : report.drives) {
     const auto& health = drive.health;
     drives.push_back({{"drive", drive.drive},
+                      {"written_bytes", drive.ours ? json(*drive.ours) : json()},
                       {"system_written_bytes", drive.bytes ? json(*drive.bytes) : json()},
                       {"life_written_bytes", health ? json(health->written_bytes) : json()},
                       {"life_percent_used", health ? json(health->percent_used) : json()},

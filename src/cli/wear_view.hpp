@@ -23,10 +23,9 @@ void declare_endurance(Flags& flags, std::uint64_t& bytes);
 /// The same as a share of 1, or null.
 [[nodiscard]] nlohmann::json endurance_json(std::uint64_t bytes, std::uint64_t endurance_bytes);
 
-/// One line a drive, one for each thing that is not known, and how the system's count compares with
-/// ours of `written_bytes` (0: there is none).
-[[nodiscard]] std::vector<std::string> wear_lines(const WearReport& report,
-                                                  std::uint64_t written_bytes);
+/// One line a drive, what the system counted beside what we wrote, and one for each thing that is
+/// not known.
+[[nodiscard]] std::vector<std::string> wear_lines(const WearReport& report);
 [[nodiscard]] nlohmann::json drives_json(const WearReport& report);
 
 }  // namespace penstock

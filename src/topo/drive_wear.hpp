@@ -19,8 +19,9 @@ namespace penstock {
 struct DriveWear {
   std::string drive;                     ///< "nvme0n1"
   std::optional<std::uint64_t> bytes{};  ///< the system counted, of all programs
-  std::optional<DriveHealth> health{};   ///< what the drive counted in its life
-  std::vector<std::string> notes{};      ///< why something is not there, one sentence each
+  std::optional<std::uint64_t> ours{};  ///< this program wrote; none where directories share drives
+  std::optional<DriveHealth> health{};  ///< what the drive counted in its life
+  std::vector<std::string> notes{};     ///< why something is not there, one sentence each
 };
 
 struct WearReport {
@@ -44,8 +45,8 @@ class WearMeter {
   /// Begins to count. The directories must exist.
   explicit WearMeter(const std::vector<std::string>& directories, WearSources sources = {});
 
-  /// Since the beginning.
-  [[nodiscard]] WearReport read() const;
+  /// Since the beginning. `written`: what this program wrote to each directory since then.
+  [[nodiscard]] WearReport read(const std::vector<std::uint64_t>& written) const;
 
  private:
   struct Start {
@@ -54,9 +55,14 @@ class WearMeter {
   };
   [[nodiscard]] Result<std::uint64_t> written(const std::string& drive) const;
 
+  /// What was written to directories that lie on this drive alone; none if one lies on others too.
+  [[nodiscard]] std::optional<std::uint64_t> ours(const std::string& drive,
+                                                  const std::vector<std::uint64_t>& written) const;
+
   WearSources sources_;
-  std::vector<Start> starts_;
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_;                   // filled while the drives are found
+  std::vector<std::vector<std::string>> drives_of_;  // of each directory
+  std::vector<Start> starts_;                        // of each drive
 };
 
 }  // namespace penstock

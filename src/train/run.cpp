@@ -52,6 +52,7 @@ class Run {
   Status check_checkpoints();
   Status checkpoint_if_due(std::uint64_t step);
   Status evaluate(std::uint64_t step);
+  [[nodiscard]] std::vector<std::uint64_t> written_bytes() const;
   Status finish(bool stopped);
   [[nodiscard]] Schedule schedule() const {
     return {options_.lr, options_.warmup, options_.steps, 0.1};
@@ -69,6 +70,7 @@ class Run {
   std::unique_ptr<Trainer> trainer_;
   std::vector<std::uint32_t> tokens_, targets_;  // [batch, seq]
   std::unique_ptr<WearMeter> wear_;
+  std::vector<std::uint64_t> written_before_;  // the steps, to each directory
   std::uint64_t run_started_ns_ = 0;
   std::uint64_t first_step_ = 0;
   double held_out_loss_ = 0.0;
@@ -311,6 +313,17 @@ Status Run::one_step(std::uint64_t step) {
   return ok();
 }
 
+/// To each directory, since written_before_ was set.
+std::vector<std::uint64_t> Run::written_bytes() const {
+  const StoreDirectories directories = store_directories(options_.resources);
+  std::vector<std::uint64_t> bytes;
+  for (const std::string& directory : directories.all()) {
+    bytes.push_back(parts_.storage->written_bytes(directory));
+    if (!written_before_.empty()) bytes.back() -= written_before_[bytes.size() - 1];
+  }
+  return bytes;
+}
+
 Status Run::finish(bool stopped) {
   PENSTOCK_CHECK_OK(engine_->flush());
   RunEnd end;
@@ -323,13 +336,14 @@ Status Run::finish(bool stopped) {
   const TrafficTable total = engine_->counters().snapshot().total;
   end.first_written_bytes = total.of(Link::kDriveWrite, TrafficKind::kInitial).bytes;
   end.written_bytes = total.of(Link::kDriveWrite).bytes - end.first_written_bytes;
-  end.wear = wear_->read();
+  end.wear = wear_->read(written_bytes());
   observer_.on_end(end);
   return ok();
 }
 
 Status Run::train() {
   wear_ = std::make_unique<WearMeter>(store_directories(options_.resources).all());
+  written_before_ = written_bytes();
   run_started_ns_ = now_ns();
   if (first_step_ == 0) PENSTOCK_CHECK_OK(evaluate(0));
   for (std::uint64_t step = first_step_; step < options_.steps; ++step) {

@@ -13,6 +13,7 @@
 #include "base/executor.hpp"
 #include "comm/communicator.hpp"
 #include "engine/engine.hpp"
+#include "io/counting_storage.hpp"
 #include "model/config.hpp"
 #include "train/run.hpp"
 #include "train/transformer.hpp"
@@ -21,7 +22,7 @@ namespace penstock {
 
 /// Real parts of one process, in an order in which they may die.
 struct RunParts {
-  std::unique_ptr<Storage> storage;
+  std::unique_ptr<CountingStorage> storage;
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::unique_ptr<Executor> executor;
   std::uint32_t threads = 1;

@@ -100,10 +100,11 @@ class WearMeterTest : public ::testing::Test {
 TEST_F(WearMeterTest, CountsFromItsBeginning) {
   const WearMeter meter({store_.path(), store_.path()}, sources());
   count(1300);
-  const WearReport report = meter.read();
+  const WearReport report = meter.read({100, 60});
   ASSERT_EQ(report.drives.size(), 1U) << "two directories, one drive";
   EXPECT_EQ(report.drives[0].drive, "nvme0n1");
   EXPECT_EQ(report.drives[0].bytes, 300U * 512);
+  EXPECT_EQ(report.drives[0].ours, 160U);
   ASSERT_TRUE(report.drives[0].health);
   EXPECT_EQ(report.drives[0].health->written_bytes, 12'288'000'000'000U);
   EXPECT_TRUE(report.drives[0].notes.empty());
@@ -117,7 +118,7 @@ TEST_F(WearMeterTest, SaysWhatIsMissing) {
   };
   const WearMeter meter({store_.path(), "/nonexistent/run1"}, broken);
   count(999);  // as after the drive was taken out and put in
-  WearReport report = meter.read();
+  WearReport report = meter.read({});
   ASSERT_EQ(report.drives.size(), 1U);
   EXPECT_FALSE(report.drives[0].bytes);
   EXPECT_FALSE(report.drives[0].health);
@@ -127,13 +128,25 @@ TEST_F(WearMeterTest, SaysWhatIsMissing) {
   ASSERT_EQ(report.notes.size(), 1U);
   EXPECT_NE(report.notes[0].find("/nonexistent/run1"), std::string::npos);
   std::filesystem::remove(system_.files().proc / "diskstats");
-  report = meter.read();
+  report = meter.read({});
   EXPECT_NE(report.drives[0].notes[0].find("diskstats cannot be read"), std::string::npos);
+}
+
+// How a volume deals its bytes over drives is not known, so nothing is said of one of them.
+TEST_F(WearMeterTest, LeavesOutOursWhereADirectoryLiesOnSeveralDrives) {
+  system_.add_device("8:0", "pci1/sda");
+  system_.add_device("8:16", "pci1/sdb");
+  system_.put_over("pci0/nvme0n1", "pci1/sda");
+  system_.put_over("pci0/nvme0n1", "pci1/sdb");
+  const WearReport report = WearMeter({store_.path()}, sources()).read({100});
+  ASSERT_EQ(report.drives.size(), 2U);
+  EXPECT_FALSE(report.drives[0].ours);
+  EXPECT_FALSE(report.drives[1].ours);
 }
 
 TEST_F(WearMeterTest, NoDriveIsSaidSo) {
   std::filesystem::remove_all(system_.files().sys);
-  const WearReport report = WearMeter({store_.path()}, sources()).read();
+  const WearReport report = WearMeter({store_.path()}, sources()).read({});
   EXPECT_TRUE(report.drives.empty());
   ASSERT_EQ(report.notes.size(), 1U);
   EXPECT_NE(report.notes[0].find("is not known"), std::string::npos);
