@@ -373,6 +373,17 @@ PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_checkpoint_drop(penstoc
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_checkpoints_json(penstock_engine* engine,
                                                                           char** out);
 
+/* Copies the state of the last ended step into a new store in `directory`, on any filesystem.
+ * Between steps. Returns at once: the copy is written beside the commit of that step, from memory
+ * where the next steps bring the bytes there anyway. (A step that is committed already is read and
+ * copied before this returns.) A copy that fails leaves the training alone; penstock_copy_json
+ * says what became of it. One at a time: the next one waits. */
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_copy_store(penstock_engine* engine,
+                                                                    const char* directory);
+/* The last copy: state (none, copying, done, failed), directory, step, failure. A fact. Free it. */
+PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_copy_json(penstock_engine* engine,
+                                                                   char** out);
+
 /* Facts, from any thread. */
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_step(penstock_engine* engine,
                                                               uint64_t* out); /* steps ended */

@@ -253,6 +253,11 @@ class Engine {
   [[nodiscard]] std::string checkpoints_json() const {
     return take_text(&penstock_checkpoints_json);
   }
+  /// The state of the last step, into a new store in `directory`, while the training goes on.
+  void copy_store(const std::string& directory) {
+    check(penstock_copy_store(engine_, directory.c_str()));
+  }
+  [[nodiscard]] std::string copy_json() const { return take_text(&penstock_copy_json); }
   [[nodiscard]] std::vector<float> export_master(penstock_tensor tensor) {
     std::vector<float> out(elements(tensor));
     check(penstock_export_master(engine_, tensor, out.data(), out.size()));

@@ -139,6 +139,18 @@ penstock_status penstock_checkpoints_json(penstock_engine* engine, char** out) {
   });
 }
 
+penstock_status penstock_copy_store(penstock_engine* engine, const char* directory) {
+  return with_session(engine, "copy_store", Phase::kOpen,
+                      [&](Session& s) { return s.copy_store(directory); });
+}
+
+penstock_status penstock_copy_json(penstock_engine* engine, char** out) {
+  return with_facts(engine, "copy_json", [&](Session&, Engine& e) -> Status {
+    if (out == nullptr) return capi::argument("the output is NULL");
+    return capi::copy_text(capi::copy_report(e), out);
+  });
+}
+
 penstock_status penstock_export_master(penstock_engine* engine, penstock_tensor tensor, float* out,
                                        uint64_t elements) {
   return with_session(engine, "export_master", Phase::kOpen,

@@ -114,6 +114,17 @@ std::string checkpoints_report(const Engine& engine) {
                   {"checkpoints", checkpoints}});
 }
 
+std::string copy_report(const Engine& engine) {
+  static constexpr const char* kStates[] = {"none", "copying", "done", "failed"};
+  const TeeReport copy = engine.last_tee();
+  return text_of({{"schema", "penstock.copy/1"},
+                  {"state", kStates[static_cast<std::size_t>(copy.state)]},
+                  {"directory", copy.directory},
+                  {"step", copy.step},
+                  {"read_bytes", copy.read_bytes},
+                  {"failure", copy.failure}});
+}
+
 std::string stats_report(const Session& session, const Engine& engine) {
   const CounterSnapshot counters = engine.counters().snapshot();
   json value = {

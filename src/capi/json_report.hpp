@@ -11,6 +11,7 @@ namespace penstock::capi {
 [[nodiscard]] std::string build_info_json();
 [[nodiscard]] std::string plan_report(const Session& session, const Plan& plan);
 [[nodiscard]] std::string checkpoints_report(const Engine& engine);
+[[nodiscard]] std::string copy_report(const Engine& engine);
 [[nodiscard]] std::string stats_report(const Session& session, const Engine& engine);
 
 }  // namespace penstock::capi

@@ -68,6 +68,7 @@ class Session final : public Object {
   Status flush();
   Status checkpoint(const char* name, std::uint32_t keep);
   Status drop_checkpoint(const char* name);
+  Status copy_store(const char* directory);
   Status export_master(penstock_tensor tensor, float* out, std::uint64_t elements);
 
   [[nodiscard]] Engine* engine() const noexcept { return engine_.get(); }

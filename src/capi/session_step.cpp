@@ -157,6 +157,12 @@ Status Session::drop_checkpoint(const char* name) {
   return engine_->drop_checkpoint(name);
 }
 
+Status Session::copy_store(const char* directory) {
+  PENSTOCK_CHECK_OK(check_quiet("no copy can be made"));
+  if (directory == nullptr || *directory == '\0') return argument("the directory names nothing");
+  return engine_->tee(directory);
+}
+
 Status Session::export_master(penstock_tensor number, float* out, std::uint64_t elements) {
   PENSTOCK_CHECK_OK(check_quiet("nothing can be exported"));
   if (in_step_ || in_eval_)

@@ -5,10 +5,11 @@
 /// Reads the last commit or a checkpoint of one store, checked, and creates another with it.
 /// Nothing is changed in the first, which may be open for training meanwhile only if a checkpoint
 /// is read. The result has the same bits for every tensor (`inspect --hash` agrees), step and
-/// trainer's blob; block versions become those of the newest part. Memory:  about one block of each
-/// store. Threads: one. Errors: those of opening and creating; kCancelled when `progress` says
-/// stop. What
-///          was begun is an unfinished creation, which may be done again.
+/// trainer's blob; block versions become those of the newest part.
+/// Memory:  about one block of each store.
+/// Threads: one.
+/// Errors:  those of opening and creating; kCancelled when `progress` says stop. What was begun is
+///          an unfinished creation, which may be done again.
 
 #include <cstdint>
 #include <functional>

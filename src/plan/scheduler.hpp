@@ -13,8 +13,8 @@
 ///   3. An update runs only when hi, lo, m, v of the base version and the gradient are in frames;
 ///      it is exclusive: no lease on the group, no other command on the block.
 ///   4. A hi frame changes its group only when no lease, no command and no unwritten hi is in it.
-///   5. No block holds more than two slots (three rules of the store; see SlotTable), so a commit
-///      never waits for a slot that an update of a newer version took.
+///   5. Checkpoints apart, no block holds more than two slots (three rules of the store; see
+///      SlotTable), so a commit never waits for a slot that an update of a newer version took.
 ///   6. A state frame is given to an update only together with its target slot, so updates that
 ///      wait for a commit never starve those the commit waits for.
 ///   7. An update that has a shared state frame goes on whatever the trainer turns to: others may
@@ -22,8 +22,7 @@
 ///   8. A tee copies exactly what the commit in progress names: from the frames that its writes
 ///   come
 ///      from, or weights that are read anyway, or else from its slots, which the commit protects. A
-///      frame is given up only when its copy has been written, a commit goes out only when all
-///      have.
+///      frame is given up only when its copy has been written; the commit goes out when all have.
 /// Threads: none; the owner serialises calls. Memory: none allocated after construction.
 
 #include <cstdint>

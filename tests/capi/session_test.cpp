@@ -160,6 +160,40 @@ TEST(SessionTest, KeepsCheckpointsOnSeveralDrives) {
   EXPECT_EQ(status_of([&] { Engine bad(options); }), PENSTOCK_E_ARGUMENT);
 }
 
+TEST(SessionTest, CopiesItsStoreWhileItGoesOn) {
+  const TemporaryDirectory directory;
+  const std::string store = directory.store(), copy = store + "-copy";
+  std::vector<float> at_two;
+  {
+    Engine engine(options_for(store));
+    describe(engine);
+    engine.open();
+    EXPECT_EQ(nlohmann::json::parse(engine.copy_json())["state"], "none");
+    run_step(engine, "one");
+    run_step(engine, "two");
+    engine.copy_store(copy);
+    at_two = engine.export_master(engine.tensor("a"));
+    run_step(engine, "three");
+    engine.flush();
+    const auto report = nlohmann::json::parse(engine.copy_json());
+    EXPECT_EQ(report["schema"], "penstock.copy/1");
+    EXPECT_EQ(report["state"], "done") << report.dump();
+    EXPECT_EQ(report["step"], 2);
+    EXPECT_EQ(report["directory"], copy);
+    EXPECT_EQ(status_of([&] { engine.copy_store(copy); }), PENSTOCK_E_STATE) << "it is taken";
+    EXPECT_EQ(status_of([&] { engine.copy_store(""); }), PENSTOCK_E_ARGUMENT);
+    EXPECT_EQ(penstock_copy_store(engine.get(), nullptr), PENSTOCK_E_ARGUMENT);
+    EXPECT_EQ(penstock_copy_json(engine.get(), nullptr), PENSTOCK_E_ARGUMENT);
+  }
+  Engine engine(options_for(copy));
+  describe(engine);
+  engine.open();
+  EXPECT_EQ(engine.step(), 2U);
+  const std::vector<std::byte> blob = engine.opened_blob();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(blob.data()), blob.size()), "two");
+  EXPECT_EQ(engine.export_master(engine.tensor("a")), at_two);
+}
+
 TEST(SessionTest, ReportsArePlainJson) {
   const TemporaryDirectory directory;
   const std::string store = directory.store();
