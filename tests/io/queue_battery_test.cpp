@@ -176,6 +176,7 @@ TEST_P(QueueBattery, DropsWhatTheKernelDoesNotHave) {
     requests.push_back(request(IoOp::kWrite, memory.data() + i * kPageBytes, 1, i, i));
   }
   submit(requests);
+  if (!world_->simulated()) sink_.wait_at_gate();
   EXPECT_GT(queue_->stats().in_flight_requests, 0U);
   const Status early = queue_->drain(0);
   ASSERT_FALSE(early.ok());

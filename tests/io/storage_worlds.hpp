@@ -30,6 +30,8 @@ class BatterySink final : public CompletionSink {
     {
       std::unique_lock lock(mutex_);
       if (completion.code != Errc::kCancelled) {
+        if (!open_) ++held_;
+        changed_.notify_all();
         changed_.wait(lock, [this] { return open_; });
       }
     }
@@ -46,6 +48,11 @@ class BatterySink final : public CompletionSink {
     const std::lock_guard lock(mutex_);
     open_ = true;
     changed_.notify_all();
+  }
+  /// Until a completion is held, so that the queue is known to have begun.
+  void wait_at_gate() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return held_ > 0; });
   }
   [[nodiscard]] IoCompletion of(std::uint64_t cookie) {
     const std::lock_guard lock(mutex_);
@@ -78,6 +85,7 @@ class BatterySink final : public CompletionSink {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool open_ = true;
+  int held_ = 0;  // completions that came to a closed gate
   std::map<std::uint64_t, int> times_;
   std::map<std::uint64_t, IoCompletion> completions_;
 };
