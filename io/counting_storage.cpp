@@ -87,6 +87,12 @@ Status CountingStorage::write_file(const std::string& path, std::span<const std:
   return done;
 }
 
+Status CountingStorage::overwrite_file(const std::string& path, std::span<const std::byte> bytes) {
+  Status done = inner_->overwrite_file(path, bytes);
+  if (done) written_.add(directory_of(path), bytes.size());
+  return done;
+}
+
 Result<std::unique_ptr<StorageQueue>> CountingStorage::make_queue(CompletionSink& sink,
                                                                   const QueueOptions& options) {
   PENSTOCK_TAKE(queue, inner_->make_queue(sink, options));

@@ -66,6 +66,7 @@ class CountingStorage final : public Storage {
     return inner_->read_file(path, max_bytes);
   }
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override;
+  Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override;
   Status sync_file(const std::string& path) override { return inner_->sync_file(path); }
   Status rename(const std::string& from, const std::string& to) override {
     return inner_->rename(from, to);

@@ -1,7 +1,11 @@
 #include "io/posix_file.hpp"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,6 +104,19 @@ int open_unlinked(const std::string& directory, int flags) {
   return -1;
 }
 
+/// btrfs writes every change of a file elsewhere, which takes space, unless it is told not to while
+/// the file is empty. Elsewhere, and where it refuses, files stay as they are.
+void write_in_place(int descriptor) {
+  struct statfs filesystem {};
+  int flags = 0;
+  if (::fstatfs(descriptor, &filesystem) != 0 || filesystem.f_type != BTRFS_SUPER_MAGIC ||
+      ::ioctl(descriptor, FS_IOC_GETFLAGS, &flags) != 0) {
+    return;
+  }
+  flags |= FS_NOCOW_FL;
+  (void)::ioctl(descriptor, FS_IOC_SETFLAGS, &flags);
+}
+
 int open_with(const std::string& path, const OpenOptions& options, int direct_flag) {
   const int access = options.write || options.create || options.temporary ? O_RDWR : O_RDONLY;
   const int flags = access | O_CLOEXEC | direct_flag;
@@ -159,6 +176,7 @@ Result<PosixFilePtr> PosixFile::open(const std::string& path, const OpenOptions&
         Errc::kIo,
         fmt::format("{} \"{}\": it is neither a file nor a drive; name one", what, path));
   }
+  if (created) write_in_place(descriptor);
   std::string name = options.temporary ? path + "/(temporary)" : path;
   return PosixFilePtr(new PosixFile(descriptor, std::move(name), created || options.write, direct));
 }

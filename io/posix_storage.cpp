@@ -104,6 +104,7 @@ class PosixStorage final : public Storage {
   Result<std::vector<std::byte>> read_file(const std::string& path,
                                            std::uint64_t max_bytes) override;
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override;
+  Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override;
   Status sync_file(const std::string& path) override { return sync_path(path, 0); }
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& path) override;
@@ -361,6 +362,13 @@ Status PosixStorage::write_file(const std::string& path, std::span<const std::by
     return posix_error("write", path, errno);
   }
   return transfer_all(file, IoOp::kWrite, 0, const_cast<std::byte*>(bytes.data()), bytes.size());
+}
+
+Status PosixStorage::overwrite_file(const std::string& path, std::span<const std::byte> bytes) {
+  auto opened = PosixFile::open(path, {.direct = false});
+  if (!opened) return std::move(opened).error();
+  return transfer_all(*opened.value(), IoOp::kWrite, 0, const_cast<std::byte*>(bytes.data()),
+                      bytes.size());
 }
 
 Status PosixStorage::sync_path(const std::string& path, int flags) {

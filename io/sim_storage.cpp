@@ -221,10 +221,20 @@ Status SimStorageImpl::write_file(const std::string& path, std::span<const std::
     node->content.truncate();
     drive_->changed();
   }
+  if (drive_->strikes(drive_->faults.no_space, path)) {
+    return failure(Errc::kNoSpace, "write", path, ENOSPC, "free space");
+  }
+  return overwrite_file(path, bytes);
+}
+
+Status SimStorageImpl::overwrite_file(const std::string& path, std::span<const std::byte> bytes) {
+  const NodePtr node = drive_->find_node(path);
+  if (!node || node->is_directory) return failure(Errc::kIo, "write", path, ENOENT, "name a file");
   if (drive_->strikes(drive_->faults.write_error, path)) {
     return failure(Errc::kIo, "write", path, EIO, "check the drive");
   }
-  if (drive_->strikes(drive_->faults.no_space, path)) {
+  const bool grows = bytes.size() > node->content.bytes();
+  if (grows && drive_->faults.full) {
     return failure(Errc::kNoSpace, "write", path, ENOSPC, "free space");
   }
   node->content.write(0, bytes);

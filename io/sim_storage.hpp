@@ -43,6 +43,7 @@ struct SimFaults {
   std::uint32_t misdirected_write = 0;  ///< lands one page further on
   std::uint64_t delay_ns_max = 2'000'000;
   std::uint64_t capacity_bytes = ~std::uint64_t{0};  ///< preallocate beyond it: kNoSpace
+  bool full = false;  ///< whole small files cannot be written, unless over one that is as long
   std::uint64_t fail_sync_at = 0;  ///< the n-th sync_data/sync_file fails with EIO; 0: none
   /// Errors, lost and misdirected writes of open files strike only those whose path begins so.
   std::string only_in{};

@@ -34,6 +34,7 @@ class SimStorageImpl final : public SimStorage {
   Result<std::vector<std::byte>> read_file(const std::string& path,
                                            std::uint64_t max_bytes) override;
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override;
+  Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override;
   Status sync_file(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& path) override;

@@ -75,6 +75,9 @@ class Storage {
   virtual Result<std::vector<std::byte>> read_file(const std::string& path,
                                                    std::uint64_t max_bytes) = 0;
   virtual Status write_file(const std::string& path, std::span<const std::byte> bytes) = 0;
+  /// Over the first bytes of a file that exists; what follows them stays. Takes no space where the
+  /// file is as long.
+  virtual Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) = 0;
   virtual Status sync_file(const std::string& path) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status remove(const std::string& path) = 0;

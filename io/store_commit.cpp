@@ -157,6 +157,41 @@ void StoreImpl::take_prepared() {
   remove_old_manifests(committed_sequence_, previous);
 }
 
+std::size_t most_manifests(const StoreGeometry& geometry) {
+  constexpr std::size_t kCommits = 3;
+  return kCommits + (geometry.pins > 0 ? geometry.pins + 1 : 0);
+}
+
+Result<std::uint64_t> longest_manifest(const StoreGeometry& geometry, std::uint64_t blob_bytes) {
+  Manifest manifest;
+  manifest.geometry = geometry;
+  manifest.table.resize(geometry.blocks.size());
+  PENSTOCK_TAKE(bytes, encode_manifest(manifest));
+  return round_up(bytes.size() + blob_bytes, kPageBytes);
+}
+
+Status StoreImpl::reserve_manifests() {
+  // A longer blob takes its space with the first commits, and then has it.
+  constexpr std::uint64_t kUsualBlobBytes = std::uint64_t{64} << 10;
+  const std::size_t most = parts_.options.copy.is_copy ? 0 : most_manifests(parts_.geometry);
+  PENSTOCK_CHECK_OK(spares_.find(most));
+  // First what a killed run left, which needs no space.
+  Status kept = ok();
+  std::erase_if(names_, [&](const ManifestName& name) {
+    if (!name.temporary || !kept) return false;
+    kept = spares_.give(name.copy, manifest_path(parts_.directories, name));
+    return kept.ok();
+  });
+  PENSTOCK_CHECK_OK(std::move(kept));
+  PENSTOCK_TAKE(each, longest_manifest(parts_.geometry, kUsualBlobBytes));
+  for (const char copy : {'a', 'b'}) {
+    const auto in_use = static_cast<std::size_t>(std::count_if(
+        names_.begin(), names_.end(), [&](const ManifestName& name) { return name.copy == copy; }));
+    PENSTOCK_CHECK_OK(spares_.fill(copy, most > in_use ? most - in_use : 0, each));
+  }
+  return sync_directories();
+}
+
 /// Both copies, whole or not at all.
 Status StoreImpl::write_copies(ManifestName name, std::span<const std::byte> bytes) {
   Storage& storage = parts_.storage;
@@ -166,7 +201,9 @@ Status StoreImpl::write_copies(ManifestName name, std::span<const std::byte> byt
   };
   for (const char copy : {'a', 'b'}) {
     const std::string temporary = path(copy) + ".tmp";
-    PENSTOCK_CHECK_OK(storage.write_file(temporary, bytes));
+    PENSTOCK_TAKE(reserved, spares_.take(copy, temporary));
+    PENSTOCK_CHECK_OK(reserved ? storage.overwrite_file(temporary, bytes)
+                               : storage.write_file(temporary, bytes));
     PENSTOCK_CHECK_OK(storage.sync_file(temporary));
   }
   for (const char copy : {'a', 'b'}) {
@@ -193,7 +230,7 @@ void StoreImpl::remove_old_manifests(std::uint64_t newest, std::optional<std::ui
     const bool kept =
         !name.pin.empty() || name.sequence == newest || (previous && name.sequence == *previous);
     if (kept && !name.temporary) return false;
-    return parts_.storage.remove(manifest_path(parts_.directories, name)).ok();
+    return spares_.give(name.copy, manifest_path(parts_.directories, name)).ok();
   });
 }
 
@@ -270,7 +307,7 @@ Status StoreImpl::remove_pin(const std::string& name) {
   Status done = ok();
   std::erase_if(names_, [&](const ManifestName& file) {
     if (file.pin != name || file.temporary || !done) return false;
-    done = parts_.storage.remove(manifest_path(parts_.directories, file));
+    done = spares_.give(file.copy, manifest_path(parts_.directories, file));
     return done.ok();
   });
   PENSTOCK_CHECK_OK(std::move(done));

@@ -21,7 +21,6 @@ namespace penstock {
 namespace {
 
 constexpr std::uint64_t kManifestCopies = 2;
-constexpr std::uint64_t kCommitsOnDrive = 3;  // two, and one on its way
 
 /// The id of a new store: its rank's, or one of its own.
 StoreUuid choose_uuid(const StoreOptions& options) {
@@ -36,15 +35,10 @@ std::string parent_of(const std::string& directory) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// The most that manifests will need: commits and one on its way, checkpoints and one more.
+/// The most that manifests will need.
 Result<std::uint64_t> manifests_bound(const StoreGeometry& geometry) {
-  Manifest manifest;
-  manifest.geometry = geometry;
-  manifest.table.resize(geometry.blocks.size());
-  auto bytes = encode_manifest(manifest);
-  if (!bytes) return std::move(bytes).error();
-  const std::uint64_t each = round_up(bytes.value().size() + kMaxBlobBytes, kPageBytes);
-  return each * (kCommitsOnDrive + (geometry.pins > 0 ? geometry.pins + 1 : 0));
+  PENSTOCK_TAKE(each, longest_manifest(geometry, kMaxBlobBytes));
+  return each * most_manifests(geometry);
 }
 
 /// What one directory of the store takes, and what of it is there already.
@@ -324,6 +318,7 @@ Result<std::unique_ptr<Store>> create_durable(Storage& storage, const StoreDirec
       StoreImpl::Parts{storage, directories, std::move(files), uuid, sums_uuid, geometry,
                        std::move(layout), std::move(file_bytes), options, true});
   store->adopt_names(std::move(names).value());
+  PENSTOCK_CHECK_OK(store->reserve_manifests());
   return std::unique_ptr<Store>(std::move(store));
 }
 

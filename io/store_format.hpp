@@ -20,6 +20,8 @@
 ///     4080   16  XXH3-128 of bytes 0..4079 (low half, high half)
 ///
 /// Manifest: manifest.<sequence>.a and .b, equal bytes; a checkpoint's copies are pin.<name>.a, .b.
+/// Their files may be longer: they are written over spare.<number>.a and .b, whose bytes mean
+/// nothing.
 ///   offset size
 ///        0    8  magic "PNSTKMAN"
 ///        8    4  major     12  4  minor
@@ -117,6 +119,9 @@ Result<DataHeader> decode_header(std::span<const std::byte> page, std::string_vi
 /// Same geometry in, so the caller has checked it with plan_layout() and `table` has one entry per
 /// block; kArgument when the blob or the whole is too long.
 Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest);
+/// The manifest at the beginning of a file; the file may be longer. All of it where that is
+/// unclear.
+std::span<const std::byte> manifest_in(std::span<const std::byte> file);
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes, std::string_view where);
 
 /// The seed of one tile's sum; `tile` == kRootTile gives the seed of the section's root.

@@ -5,8 +5,9 @@
 /// Names in a store's directories
 ///   data.<i>                           slots and spill area; one a directory; the lock is on it
 ///   manifest.<sequence>.a, .b          the last two commits, two copies each
+///   spare.<number>.a, .b               what manifests are written over (io/store_spares.hpp)
 ///   pin.<name>.a, .b                   checkpoints: copies of manifests, two each
-///   <any of these>.tmp                 what did not finish; removed by the next commit
+///   <any of these>.tmp                 what did not finish; goes when the store is opened
 ///   owner.json                         who uses the store (io/store_owner.hpp)
 /// Copy a is in the first directory, copy b in the second if there is one. Nothing else in the
 /// directories is looked at or touched.
@@ -21,6 +22,7 @@
 #include "io/store.hpp"
 #include "io/store_format.hpp"
 #include "io/store_layout.hpp"
+#include "io/store_spares.hpp"
 
 namespace penstock {
 
@@ -109,6 +111,12 @@ struct OpenedFiles {
 Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& directories,
                                     const StoreOptions& options, bool writable);
 
+/// How many manifests a store has at a time: two commits and one on its way, the checkpoints and
+/// one more.
+[[nodiscard]] std::size_t most_manifests(const StoreGeometry& geometry);
+/// Length of one with a blob of `blob_bytes`, in whole pages.
+Result<std::uint64_t> longest_manifest(const StoreGeometry& geometry, std::uint64_t blob_bytes);
+
 void add_note(std::string& note, const std::string& sentence);
 
 /// Invariants
@@ -133,13 +141,16 @@ class StoreImpl final : public Store {
     StoreOptions options;
     bool writable = true;
   };
-  explicit StoreImpl(Parts parts) : parts_(std::move(parts)) {}
+  explicit StoreImpl(Parts parts)
+      : parts_(std::move(parts)), spares_(parts_.storage, parts_.directories) {}
 
   /// What open() found.
   void adopt(CommitRecord record, std::uint64_t sequence, std::vector<SlotEntry> entries,
              std::string note);
   /// Manifests that were there when the store was opened or created.
   void adopt_names(std::vector<ManifestName> names);
+  /// Files for all manifests there will be at a time, so that no commit needs space.
+  Status reserve_manifests();
   void adopt_pins(std::vector<Pin> pins) { pins_ = std::move(pins); }
   /// commit() whatever the steps are: for going back to a checkpoint.
   Status write_commit(const CommitRecord& record, std::span<const SlotEntry> entries);
@@ -218,6 +229,7 @@ class StoreImpl final : public Store {
   std::uint64_t committed_sequence_ = 0;  // of record_
   std::optional<Error> failed_;
   std::vector<ManifestName> names_;
+  ManifestSpares spares_;
   std::vector<Pin> pins_;
   std::string note_;
   std::function<std::string(std::size_t)> namer_;

@@ -52,7 +52,7 @@ Result<Candidate> load_manifest(Storage& storage, const OpenedFiles& opened,
   const std::string path = manifest_path(opened.directories, name);
   auto bytes = with_re_reads([&] { return storage.read_file(path, kMaxManifestBytes); });
   if (!bytes) return std::move(bytes).error();
-  auto decoded = decode_manifest(bytes.value(), path);
+  auto decoded = decode_manifest(manifest_in(bytes.value()), path);
   if (!decoded) return std::move(decoded).error();
   Candidate candidate{std::move(decoded).value(), {}};
   const Manifest& manifest = candidate.manifest;

@@ -252,6 +252,15 @@ Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest) {
   return out;
 }
 
+std::span<const std::byte> manifest_in(std::span<const std::byte> file) {
+  constexpr std::size_t kLengthOffset = 48;
+  if (file.size() < kManifestFixedBytes) return file;
+  Reader reader(file.subspan(kLengthOffset));
+  const auto bytes = reader.number<std::uint64_t>();
+  return bytes >= kManifestFixedBytes + kHashBytes && bytes <= file.size() ? file.first(bytes)
+                                                                           : file;
+}
+
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes, std::string_view where) {
   PENSTOCK_CHECK_OK(
       format::check_frame(bytes, kManifestFixedBytes + kHashBytes, kManifestMagic, where));

@@ -159,6 +159,7 @@ Result<std::unique_ptr<StoreImpl>> open_once(Storage& storage, const StoreDirect
   auto store = make_store(storage, std::move(opened), std::move(chosen).value(), std::move(note),
                           options, writable);
   store->adopt_pins(std::move(pins).value());
+  if (writable) PENSTOCK_CHECK_OK(store->reserve_manifests());
   return store;
 }
 

@@ -130,6 +130,7 @@ Status restore_pin(Storage& storage, const StoreDirectories& directories, const 
   const CommitRecord record = candidate.value().manifest.record;
   auto store = make_store(storage, std::move(opened).value(), std::move(candidate).value(),
                           std::move(note), options, true);
+  PENSTOCK_CHECK_OK(store->reserve_manifests());
   std::vector<SlotEntry> entries;
   const SlotTable table = store->make_table();
   for (std::size_t block = 0; block < table.block_count(); ++block) {

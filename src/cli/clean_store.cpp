@@ -46,6 +46,7 @@ FileKind kind_by_name(std::string_view name) {
   name.remove_suffix(2);
   const bool commit = (name.starts_with("manifest.") && is_number(name.substr(9))) ||
                       (name.starts_with("global.") && is_number(name.substr(7))) ||
+                      (name.starts_with("spare.") && is_number(name.substr(6))) ||
                       (name.starts_with("pin.") && is_word(name.substr(4)));
   if (!commit) return FileKind::kForeign;
   return temporary ? FileKind::kTemporary : FileKind::kCommit;

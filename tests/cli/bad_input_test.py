@@ -353,7 +353,9 @@ class StoreTest(Case):
     def test_manifest_of_a_newer_version(self):
         for name in self.manifests():
             self.patch(name, 8, struct.pack("<I", 3))
-            self.reseal(name, 0, os.path.getsize(os.path.join(self.store, name)))
+            with open(os.path.join(self.store, name), "rb") as file:
+                length = struct.unpack_from("<Q", file.read(56), 48)[0]  # the file may be longer
+            self.reseal(name, 0, length)
         self.newer("manifest", 3)
 
     def test_header_that_only_looks_newer(self):

@@ -95,7 +95,8 @@ class StoreBits:
         self.description = json.loads(self.raw[self.at:self.at + described])
         self.at += described + blob
         self.slots = [self.take(f"<IIQII{sections}Q")[0] for _ in range(blocks)]
-        assert self.at + 16 == len(self.raw)
+        (length,) = struct.unpack_from("<Q", self.raw, 48)  # the file may be longer
+        assert self.at + 16 == length
         self.data = (directory / "data.0").read_bytes()
         assert self.data[:8] == b"PNSTKDAT"
         self.slot_bytes, _, self.slots_offset = struct.unpack_from("<QQQ", self.data, 56)

@@ -3,8 +3,8 @@
 
 A drive that fails (a read, a write or a flush, from some moment of the training on) ends the run
 with one sentence that names the place; when the drive is well again, the run goes on from its
-newest commit to the same bits. A slow drive changes nothing, nor does one that others fill to the
-last byte once the run has begun: everything it needs was reserved.
+newest commit to the same bits. A slow drive changes nothing, nor, on ext4, does one that others
+fill to the last byte once the run has begun: everything it needs was reserved.
 
 usage: device_errors.py LOG_DISK PROGRAM [FILESYSTEM...]
 
@@ -60,15 +60,13 @@ class Place:
         """Others take all the space there is, in large pieces and in small ones."""
         taken = 0
         for number, piece in enumerate((1 << 20, 1 << 16, 1 << 12, 1)):
-            file = os.open(f"{self.mounted}/others-{number}", os.O_WRONLY | os.O_CREAT)
             try:
-                while True:
-                    taken += os.write(file, b"\1" * piece)
-                    os.fsync(file)
+                with open(f"{self.mounted}/others-{number}", "wb", buffering=0) as file:
+                    while True:
+                        taken += file.write(b"\1" * piece)
+                        os.fsync(file.fileno())
             except OSError as error:
                 check(error.errno == errno.ENOSPC, f"filling: {error}")
-            finally:
-                os.close(file)
         return taken
 
 
@@ -133,8 +131,10 @@ class Rig:
             training.begin()
             self.wait_for_step(training, 2)
             training.process.send_signal(signal.SIGSTOP)  # or it might be over before
-            taken = place.fill()
-            training.process.send_signal(signal.SIGCONT)
+            try:
+                taken = place.fill()
+            finally:
+                training.process.send_signal(signal.SIGCONT)
             at = max(training.events(), key=lambda e: e.get("step", 0)).get("step", 0)
             code = training.finish()
             check(code == 0, f"exit {code}: {training.errors}")
@@ -165,6 +165,10 @@ def main():
                         rig.fails(kind, draw.randrange(0, 20), draw.randrange(0, 30),
                                   draw.choice(["threads", "uring"]), draw.choice([1, 3]))
                 rig.slow(3, "uring")
+                # Not yet elsewhere: xfs refuses a new name in a directory that has to grow, and
+                # btrfs needs space to write for the first time to what was only reserved.
+                if filesystem == "ext4":
+                    rig.full("threads")
     except disks.Skip as missing:
         print(f"skipped: {missing}", flush=True)
         return 77

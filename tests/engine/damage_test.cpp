@@ -15,6 +15,7 @@
 #include "io/page_buffer.hpp"
 #include "io/section_sums.hpp"
 #include "io/store_format.hpp"
+#include "io/store_impl.hpp"
 #include "io/store_verify.hpp"
 
 namespace penstock::testing {
@@ -76,8 +77,11 @@ class DamageTest : public ::testing::Test {
   [[nodiscard]] std::string path(const std::string& name) const {
     return std::string(kSimStore) + "/" + name;
   }
+  /// Of a manifest's file, the manifest.
   std::vector<std::byte> bytes_of(const std::string& name) {
-    return sim_->read_file(path(name), std::uint64_t{1} << 30).value();
+    auto bytes = sim_->read_file(path(name), std::uint64_t{1} << 30).value();
+    if (parse_manifest_name(name)) bytes.resize(manifest_in(bytes).size());
+    return bytes;
   }
   void flip(const std::string& name, std::uint64_t bit) {
     ASSERT_TRUE(sim_->flip_bit(path(name), bit));

@@ -257,7 +257,7 @@ void add_changes(std::vector<FaultCase>& cases) {
                  {"sync", Call::kSync, true},
                  {"write", Call::kWriteAt, true},
                  {"write_file", Call::kWriteFile, true},
-                 {"rename", Call::kRename, true},
+                 {"overwrite_file", Call::kOverwriteFile, false},
                  {"sync_directory", Call::kSyncDirectory, true},
                  {"make_directory", Call::kMakeDirectory, true},
                  {"make_queue", Call::kMakeQueue, false},
@@ -274,8 +274,11 @@ void add_changes(std::vector<FaultCase>& cases) {
       }
     }
   }
-  // The commit that made a manifest old stands; its removal is tried again by the next.
-  cases.push_back(call_fails("remove_eio", Call::kRemove, Expected::kHeals, Effect::kFails, EIO));
+  // The commit that made a manifest old stands; that it becomes a spare is tried again by the next.
+  for (const Effect effect : {Effect::kFails, Effect::kFailsDone}) {
+    const char* name = effect == Effect::kFails ? "rename_eio" : "rename_done_eio";
+    cases.push_back(call_fails(name, Call::kRename, Expected::kEither, effect, EIO));
+  }
 }
 
 /// Calls that only look: once and, where they are tried again, for ever.

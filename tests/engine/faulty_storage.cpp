@@ -227,6 +227,12 @@ class FaultyStorageImpl final : public FaultyStorage {
       return storage_.write_file(path, half ? bytes.first(bytes.size() / 2) : bytes);
     });
   }
+  Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override {
+    const bool half = cut_short(Call::kOverwriteFile);
+    return guard<Status>(Call::kOverwriteFile, true, path, [&] {
+      return storage_.overwrite_file(path, half ? bytes.first(bytes.size() / 2) : bytes);
+    });
+  }
   Status sync_file(const std::string& path) override {
     return guard<Status>(Call::kSync, true, path, [&] { return storage_.sync_file(path); });
   }

@@ -31,6 +31,7 @@ enum class Call : std::uint8_t {
   kWriteAt,
   kReadFile,
   kWriteFile,
+  kOverwriteFile,
   kRename,
   kRemove,
   kSyncDirectory,

@@ -35,6 +35,7 @@ TEST_F(CountingStorageTest, CountsEveryWayOfWritingByDirectory) {
   EXPECT_EQ(storage_.written_bytes(first_.path()), 0U);
   ASSERT_TRUE(storage_.write_at(a, 0, page_.span()));
   ASSERT_TRUE(storage_.write_file(first_.path() + "/manifest", page_.first(100)));
+  ASSERT_TRUE(storage_.overwrite_file(first_.path() + "/manifest", page_.first(10)));
   Sink sink;
   {
     auto queue = storage_.make_queue(sink, {});
@@ -48,7 +49,7 @@ TEST_F(CountingStorageTest, CountsEveryWayOfWritingByDirectory) {
     EXPECT_FALSE(queue.value()->submit({&misaligned, 1}));
     EXPECT_EQ(queue.value()->stats().write_bytes, kPageBytes);
   }
-  EXPECT_EQ(storage_.written_bytes(first_.path()), kPageBytes + 100);
+  EXPECT_EQ(storage_.written_bytes(first_.path()), kPageBytes + 110);
   EXPECT_EQ(storage_.written_bytes(second_.path()), kPageBytes) << "reads and refusals are none";
   EXPECT_EQ(storage_.written_bytes("/elsewhere"), 0U);
 }

@@ -40,6 +40,9 @@ class ForwardingStorage : public Storage {
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override {
     return under_.write_file(path, bytes);
   }
+  Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override {
+    return under_.overwrite_file(path, bytes);
+  }
   Status sync_file(const std::string& path) override { return under_.sync_file(path); }
   Status rename(const std::string& from, const std::string& to) override {
     return under_.rename(from, to);

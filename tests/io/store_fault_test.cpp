@@ -65,6 +65,10 @@ class FailingStorage final : public Storage {
     if (strikes(true)) return error(path);
     return storage_.write_file(path, bytes);
   }
+  Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override {
+    if (strikes(true)) return error(path);
+    return storage_.overwrite_file(path, bytes);
+  }
   Status sync_file(const std::string& path) override {
     if (strikes(true)) return error(path);
     return storage_.sync_file(path);

@@ -16,6 +16,7 @@
 #include "io/sim_storage.hpp"
 #include "io/storage_pages.hpp"
 #include "io/store.hpp"
+#include "io/store_impl.hpp"
 
 namespace penstock::test {
 
@@ -179,8 +180,11 @@ class StoreTest : public ::testing::Test {
     ASSERT_TRUE(storage_->write_at(file.value(), offset, bytes));
     ASSERT_TRUE(storage_->close(file.value()));
   }
+  /// Of a manifest's file, the manifest.
   std::vector<std::byte> bytes_of(const std::string& name) {
-    return storage_->read_file(kDirectory + "/" + name, std::uint64_t{1} << 30).value();
+    auto bytes = storage_->read_file(kDirectory + "/" + name, std::uint64_t{1} << 30).value();
+    if (parse_manifest_name(name)) bytes.resize(manifest_in(bytes).size());
+    return bytes;
   }
 
   Timeline timeline_{1};

@@ -1,0 +1,82 @@
+#include "io/store_spares.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "io/store_impl.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kPrefix = "spare.";
+
+std::string spare_name(std::uint64_t number, char copy) {
+  return fmt::format("{}{}.{}", kPrefix, number, copy);
+}
+
+/// The number in a spare's name.
+std::optional<std::uint64_t> number_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::uint64_t number = 0;
+  const char* begin = name.data() + kPrefix.size();
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), number);
+  if (error != std::errc() || name != spare_name(number, name.back())) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::optional<char> parse_spare_name(std::string_view name) {
+  if (!name.ends_with(".a") && !name.ends_with(".b")) return std::nullopt;
+  return number_of(name) ? std::optional(name.back()) : std::nullopt;
+}
+
+Status ManifestSpares::find(std::size_t most_per_copy) {
+  most_ = most_per_copy;
+  for (const char copy : {'a', 'b'}) {
+    const std::string& directory = directory_of(directories_, copy);
+    PENSTOCK_TAKE(names, storage_.list(directory));
+    for (const std::string& name : names) {
+      const auto parsed = parse_spare_name(name);
+      if (!parsed) continue;
+      next_ = std::max(next_, *number_of(name) + 1);
+      if (*parsed == copy) of(copy).push_back(directory + "/" + name);
+    }
+  }
+  return ok();
+}
+
+std::string ManifestSpares::new_path(char copy) {
+  return directory_of(directories_, copy) + "/" + spare_name(next_++, copy);
+}
+
+Status ManifestSpares::fill(char copy, std::size_t wanted, std::uint64_t bytes) {
+  const std::vector<std::byte> zeros(of(copy).size() < wanted ? bytes : 0);
+  while (of(copy).size() < wanted) {
+    std::string path = new_path(copy);
+    PENSTOCK_CHECK_OK(storage_.write_file(path, zeros));
+    PENSTOCK_CHECK_OK(storage_.sync_file(path));
+    of(copy).push_back(std::move(path));
+  }
+  return ok();
+}
+
+Result<bool> ManifestSpares::take(char copy, const std::string& path) {
+  if (of(copy).empty()) return false;
+  PENSTOCK_CHECK_OK(storage_.rename(of(copy).back(), path));
+  of(copy).pop_back();
+  return true;
+}
+
+Status ManifestSpares::give(char copy, const std::string& path) {
+  if (of(copy).size() >= most_) return storage_.remove(path);
+  std::string spare = new_path(copy);
+  PENSTOCK_CHECK_OK(storage_.rename(path, spare));
+  of(copy).push_back(std::move(spare));
+  return ok();
+}
+
+}  // namespace penstock

@@ -1,0 +1,58 @@
+#pragma once
+
+/// Files that manifests are written into, in the store's directories: spare.<number>.a and .b.
+///
+/// A commit must not need space that somebody else may have taken meanwhile. So there are enough
+/// files for all manifests a store has at a time before it runs; a manifest is written over a spare
+/// file under a temporary name, and the file of one that is no longer wanted becomes a spare.
+/// Invariants
+///   1. What a spare holds means nothing. Its length is at least that of a manifest when it is
+///   made.
+///   2. A file becomes a spare only when no commit needs it, whichever of its names a power loss
+///      leaves: a manifest under another commit's name counts as damaged.
+/// Threads: one. Errors: the storage's.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "io/storage.hpp"
+#include "io/store.hpp"
+
+namespace penstock {
+
+/// Accepts exactly the names of spares; gives the copy, 'a' or 'b'.
+[[nodiscard]] std::optional<char> parse_spare_name(std::string_view name);
+
+class ManifestSpares {
+ public:
+  /// None yet, and nothing becomes one. `storage` and `directories` must outlive this.
+  ManifestSpares(Storage& storage, const StoreDirectories& directories)
+      : storage_(storage), directories_(directories) {}
+
+  /// Finds those there are; from now on there are at most so many of a copy.
+  Status find(std::size_t most_per_copy);
+  /// Makes more, of that length and durable but for their names, until a copy has `wanted`.
+  Status fill(char copy, std::size_t wanted, std::uint64_t bytes);
+
+  /// Gives a spare this path. False where there is none.
+  Result<bool> take(char copy, const std::string& path);
+  /// The file of this path becomes a spare, or goes where there are enough.
+  Status give(char copy, const std::string& path);
+
+ private:
+  [[nodiscard]] std::vector<std::string>& of(char copy) { return spares_[copy == 'b' ? 1 : 0]; }
+  [[nodiscard]] std::string new_path(char copy);
+
+  Storage& storage_;
+  const StoreDirectories& directories_;
+  std::array<std::vector<std::string>, 2> spares_;  // paths
+  std::size_t most_ = 0;
+  std::uint64_t next_ = 0;  // larger than any number in a name
+};
+
+}  // namespace penstock
