@@ -1,8 +1,9 @@
 // The little training whose disk is taken away, and the judge of what is left.
 //
-// usage: crash_store run DIRECTORY CONTROL STEPS QUEUE K [FAULT]
+// usage: crash_store run DIRECTORY CONTROL STEPS QUEUE K [FAULT|deadline=SECONDS]
 //          trains on real files; before a step and after a commit it writes "mark begun N" and
-//          "mark acknowledged N" to CONTROL. FAULT breaks a rule of the commit protocol.
+//          "mark acknowledged N" to CONTROL. FAULT breaks a rule of the commit protocol. What ends
+//          the run early is printed at once.
 //        crash_store check DIRECTORY ACKNOWLEDGED BEGUN STEPS K [go-on]
 //          ACKNOWLEDGED -1: perhaps there is no store. Prints what it found; exit 1 when that is
 //          not the state of a commit between the two. go-on: trains to the end and checks again.
@@ -47,19 +48,26 @@ bool break_rule(const std::string& name, ProtocolFaults& faults) {
 
 /// From wherever the store is to the last step; `said` gets what happens.
 template <class Say>
-Status train(const Setup& setup, const std::string& directory, const Script& script, Say said) {
+Status train(const Setup& setup, const std::string& directory, const Script& script, Say said,
+             std::uint64_t deadline_ns = 0) {
   const ModelSpec model = tiny_model(setup.level);
   World world(setup);
-  PENSTOCK_TRY(engine,
-               make_engine(world.parts(setup), engine_options(setup, model, directory), model),
-               "train");
+  EngineOptions options = engine_options(setup, model, directory);
+  if (deadline_ns != 0) options.deadline_ns = deadline_ns;
+  PENSTOCK_TAKE(engine, make_engine(world.parts(setup), options, model));
   const TrainerWeights none;
   Runner runner(*engine, model, setup, none);
   std::uint64_t acknowledged = engine->committed_step();
   said("acknowledged", acknowledged);
   for (std::uint64_t step = engine->step() + 1; step <= script.steps.size(); ++step) {
     said("begun", step);
-    PENSTOCK_CHECK_OK(runner.run_step(step, script));
+    if (Status done = runner.run_step(step, script); !done) {
+      // Now, and not when the engine has waited for what is still in flight.
+      std::printf("step %llu: %s\n", static_cast<unsigned long long>(step),
+                  done.error().message.c_str());
+      std::fflush(stdout);
+      return done;
+    }
     if (engine->committed_step() == acknowledged) continue;
     acknowledged = engine->committed_step();
     said("acknowledged", acknowledged);
@@ -71,14 +79,20 @@ Status train(const Setup& setup, const std::string& directory, const Script& scr
 
 int run(const std::vector<std::string>& words) {
   Setup setup = setup_of(words[4], static_cast<std::uint32_t>(std::stoul(words[5])));
-  if (words.size() > 6 && !break_rule(words[6], setup.protocol_faults)) {
+  constexpr std::string_view kDeadline = "deadline=";
+  std::uint64_t deadline_ns = 0;
+  if (words.size() > 6 && words[6].starts_with(kDeadline)) {
+    deadline_ns = std::stoull(words[6].substr(kDeadline.size())) * 1'000'000'000;
+  } else if (words.size() > 6 && !break_rule(words[6], setup.protocol_faults)) {
     return complain("no such fault: " + words[6]);
   }
-  const Status trained = train(setup, words[1], script_of(std::stoull(words[3])),
-                               [&](const char* what, std::uint64_t step) {
-                                 std::ofstream control(words[2]);
-                                 control << "mark " << what << " " << step << std::flush;
-                               });
+  const Status trained = train(
+      setup, words[1], script_of(std::stoull(words[3])),
+      [&](const char* what, std::uint64_t step) {
+        std::ofstream control(words[2]);
+        control << "mark " << what << " " << step << std::flush;
+      },
+      deadline_ns);
   return trained ? 0 : complain(trained.error().message);
 }
 

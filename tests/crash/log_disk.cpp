@@ -10,7 +10,9 @@
 //   fail KIND ERRNO   KIND of read, write, flush; 0: no more
 //   fail-after N KIND ERRNO   the same, once N more have gone through
 //   delay KIND MS     each one takes so much longer; 0: no more
-//   image OP SEED     (replay) `disk` becomes: all writes before the last flush among the first OP
+//   hang MS           the next read, write or flush takes so much longer, and all others wait for
+//   it image OP SEED     (replay) `disk` becomes: all writes before the last flush among the first
+//   OP
 //                     records, and of the writes after it, in order, the 4 KiB pages that SEED
 //                     draws. What a filesystem writes to the image goes when the next one is made.
 //
@@ -32,6 +34,7 @@
 #include <ctime>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
@@ -155,6 +158,10 @@ class Disk {
     }
     std::uint64_t first = 0, second = 0;
     if (word == "image" && words >> first >> second) return make_image(first, second) ? 0 : -EIO;
+    if (word == "hang" && words >> first) {
+      hang_ms_ = static_cast<long>(first);
+      return 0;
+    }
     if (word == "fail-after" && !(words >> first)) return -EINVAL;
     if (!(words >> kind >> second)) return -EINVAL;
     const Operation operation = kind == "read" ? kRead : kind == "write" ? kWrite : kFlush;
@@ -189,8 +196,9 @@ class Disk {
 
   int trouble(Operation operation) {
     Trouble& trouble = troubles_[operation];
-    if (trouble.delay_ms != 0) {
-      const timespec pause{trouble.delay_ms / 1000, trouble.delay_ms % 1000 * 1'000'000};
+    const long late_ms = trouble.delay_ms + std::exchange(hang_ms_, 0);
+    if (late_ms != 0) {
+      const timespec pause{late_ms / 1000, late_ms % 1000 * 1'000'000};
       ::nanosleep(&pause, nullptr);
     }
     if (trouble.error == 0 || trouble.good == 0) return trouble.error;
@@ -241,6 +249,7 @@ class Disk {
   std::vector<Entry> entries_;
   std::uint64_t applied_ = 0;  // records that are in the base
   bool replaying_ = false, stopped_ = false;
+  long hang_ms_ = 0;  // of the next operation
   Trouble troubles_[kOperations];
 };
 
