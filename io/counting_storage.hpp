@@ -87,6 +87,9 @@ class CountingStorage final : public Storage {
   Result<std::uint64_t> free_bytes(const std::string& directory) override {
     return inner_->free_bytes(directory);
   }
+  std::uint64_t names_room_bytes(const std::string& directory) const override {
+    return inner_->names_room_bytes(directory);
+  }
   std::uint64_t longest_file_bytes() const override { return inner_->longest_file_bytes(); }
   std::uint64_t unix_seconds() const override { return inner_->unix_seconds(); }
   Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,

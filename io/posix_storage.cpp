@@ -1,10 +1,12 @@
 // The operating system's files behind the Storage seam.
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -117,6 +119,7 @@ class PosixStorage final : public Storage {
   Result<std::vector<std::string>> list(const std::string& directory) override;
   Result<bool> is_named(FileId file, const std::string& path) override;
   Result<std::uint64_t> free_bytes(const std::string& directory) override;
+  std::uint64_t names_room_bytes(const std::string& directory) const override;
   std::uint64_t longest_file_bytes() const override;
   std::uint64_t unix_seconds() const override {
     return static_cast<std::uint64_t>(std::max<std::time_t>(::time(nullptr), 0));
@@ -402,6 +405,15 @@ Status PosixStorage::make_directory(const std::string& path) {
   struct stat facts {};
   if (error == EEXIST && ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) return ok();
   return posix_error("make directory", path, error);
+}
+
+/// xfs keeps a short directory in its inode, which has 512 bytes or up to 1 KiB as it is usually
+/// made, and takes a block when another name does not fit; a directory with a block has room in it.
+std::uint64_t PosixStorage::names_room_bytes(const std::string& directory) const {
+  struct statfs filesystem {};
+  const bool is_xfs =
+      ::statfs(directory.c_str(), &filesystem) == 0 && filesystem.f_type == XFS_SUPER_MAGIC;
+  return is_xfs ? 1024 : 0;
 }
 
 Result<bool> PosixStorage::exists(const std::string& path) {

@@ -94,6 +94,8 @@ class Storage {
   virtual Result<std::vector<std::string>> list(
       const std::string& directory) = 0;  ///< names, sorted
   virtual Result<std::uint64_t> free_bytes(const std::string& directory) = 0;
+  /// How many bytes of names a directory must hold, so that a rename inside it never needs space.
+  [[nodiscard]] virtual std::uint64_t names_room_bytes(const std::string&) const { return 0; }
   /// The longest file this process may write, as limits of its own say (ulimit -f).
   [[nodiscard]] virtual std::uint64_t longest_file_bytes() const { return ~std::uint64_t{0}; }
   /// Wall clock, for texts: seconds since 1970. Virtual in a simulation.

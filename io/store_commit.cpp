@@ -188,6 +188,7 @@ Status StoreImpl::reserve_manifests() {
     const auto in_use = static_cast<std::size_t>(std::count_if(
         names_.begin(), names_.end(), [&](const ManifestName& name) { return name.copy == copy; }));
     PENSTOCK_CHECK_OK(spares_.fill(copy, most > in_use ? most - in_use : 0, each));
+    if (most > 0) PENSTOCK_CHECK_OK(spares_.hold_names(copy));
   }
   return sync_directories();
 }

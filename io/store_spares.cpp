@@ -27,7 +27,23 @@ std::optional<std::uint64_t> number_of(std::string_view name) {
   return number;
 }
 
+constexpr std::size_t kRoomNameBytes = 240;
+
+std::string room_name(std::uint64_t number) {
+  std::string name = fmt::format("room.{}.", number);
+  name.resize(kRoomNameBytes, 'x');
+  return name;
+}
+
 }  // namespace
+
+bool is_room_name(std::string_view name) {
+  constexpr std::uint64_t kMost = 16;
+  for (std::uint64_t i = 0; i < kMost; ++i) {
+    if (name == room_name(i)) return true;
+  }
+  return false;
+}
 
 std::optional<char> parse_spare_name(std::string_view name) {
   if (!name.ends_with(".a") && !name.ends_with(".b")) return std::nullopt;
@@ -60,6 +76,17 @@ Status ManifestSpares::fill(char copy, std::size_t wanted, std::uint64_t bytes) 
     PENSTOCK_CHECK_OK(storage_.write_file(path, zeros));
     PENSTOCK_CHECK_OK(storage_.sync_file(path));
     of(copy).push_back(std::move(path));
+  }
+  return ok();
+}
+
+Status ManifestSpares::hold_names(char copy) {
+  const std::string& directory = directory_of(directories_, copy);
+  const std::uint64_t wanted = storage_.names_room_bytes(directory);
+  for (std::uint64_t i = 0; i * kRoomNameBytes < wanted; ++i) {
+    const std::string path = directory + "/" + room_name(i);
+    PENSTOCK_TAKE(exists, storage_.exists(path));
+    if (!exists) PENSTOCK_CHECK_OK(storage_.write_file(path, {}));
   }
   return ok();
 }

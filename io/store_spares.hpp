@@ -4,8 +4,8 @@
 ///
 /// A commit must not need space that somebody else may have taken meanwhile. So there are enough
 /// files for all manifests a store has at a time before it runs; a manifest is written over a spare
-/// file under a temporary name, and the file of one that is no longer wanted becomes a spare.
-/// Invariants
+/// file under a temporary name, and the file of one that is no longer wanted becomes a spare. Where
+/// a directory may have to grow for a name, room.<number>.xxx... keep it large. Invariants
 ///   1. What a spare holds means nothing. Its length is at least that of a manifest when it is
 ///   made.
 ///   2. A file becomes a spare only when no commit needs it, whichever of its names a power loss
@@ -27,6 +27,8 @@ namespace penstock {
 
 /// Accepts exactly the names of spares; gives the copy, 'a' or 'b'.
 [[nodiscard]] std::optional<char> parse_spare_name(std::string_view name);
+/// Whether this is the name of a file that only keeps a directory large.
+[[nodiscard]] bool is_room_name(std::string_view name);
 
 class ManifestSpares {
  public:
@@ -38,6 +40,9 @@ class ManifestSpares {
   Status find(std::size_t most_per_copy);
   /// Makes more, of that length and durable but for their names, until a copy has `wanted`.
   Status fill(char copy, std::size_t wanted, std::uint64_t bytes);
+
+  /// Empty files with long names, where the directory needs them for its own size.
+  Status hold_names(char copy);
 
   /// Gives a spare this path. False where there is none.
   Result<bool> take(char copy, const std::string& path);

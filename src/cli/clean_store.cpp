@@ -12,6 +12,7 @@
 
 #include "io/store_format.hpp"
 #include "io/store_owner.hpp"
+#include "io/store_spares.hpp"
 
 namespace penstock {
 namespace {
@@ -40,6 +41,7 @@ FileKind kind_by_name(std::string_view name) {
   if (name == "owner.json") return FileKind::kOwner;
   if (name == "owner.json.tmp") return FileKind::kTemporary;
   if (name.starts_with("data.") && is_number(name.substr(5))) return FileKind::kData;
+  if (is_room_name(name)) return FileKind::kCommit;
   const bool temporary = name.ends_with(".tmp");
   if (temporary) name.remove_suffix(4);
   if (!name.ends_with(".a") && !name.ends_with(".b")) return FileKind::kForeign;

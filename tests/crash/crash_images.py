@@ -154,7 +154,7 @@ def check_honesty(rig, draw):
 
 def main():
     log_disk, crash_store = map(os.path.abspath, sys.argv[1:3])
-    filesystems = sys.argv[3:] or list(disks.FILESYSTEMS)
+    filesystems = sys.argv[3:] or disks.KINDS
     images = int(os.environ.get("PENSTOCK_CRASH_IMAGES", "24"))
     seed = os.environ.get("PENSTOCK_CRASH_SEED", "1")
     try:

@@ -18,7 +18,10 @@ FILESYSTEMS = {
     "ext4": (64 * MIB, ["mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=0"]),
     "xfs": (300 * MIB, ["mkfs.xfs", "-q", "-K", "-m", "reflink=0"]),
     "btrfs": (128 * MIB, ["mkfs.btrfs", "-q", "-K", "-M"]),
+    # With space of its own for metadata, as larger drives have it.
+    "btrfs-apart": (300 * MIB, ["mkfs.btrfs", "-q", "-K"]),
 }
+KINDS = ["ext4", "xfs", "btrfs"]
 WAIT_S = 20
 
 LOOP_CTL_GET_FREE = 0x4C82
@@ -145,7 +148,8 @@ class Mount:
         self.directory = directory
         os.makedirs(directory, exist_ok=True)
         call(f"mount {filesystem}", libc.mount(device.encode(), directory.encode(),
-                                               filesystem.encode(), 0, options.encode()))
+                                               filesystem.split("-")[0].encode(), 0,
+                                               options.encode()))
 
     def close(self):
         until = time.monotonic() + WAIT_S

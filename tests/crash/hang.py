@@ -2,8 +2,8 @@
 """A drive that does not answer for a while, under a real filesystem.
 
 A training with a deadline of 3 s runs while the drive hangs for 10 s. The step under way must end
-with an error that says so, after the deadline and long before the drive is back; as long as requests
-are in flight nobody else may open the store, whether the process that asked lives or was killed; and
+with an error that says so, after the deadline and long before the drive is back; while requests are
+in flight nobody else may open the store, whether the process that asked lives or was killed; and
 when the drive is back, the run goes on from its last commit to the right bits.
 
 usage: hang.py LOG_DISK CRASH_STORE

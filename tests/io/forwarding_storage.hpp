@@ -67,6 +67,9 @@ class ForwardingStorage : public Storage {
   Result<bool> is_named(FileId file, const std::string& path) override {
     return under_.is_named(file, path);
   }
+  std::uint64_t names_room_bytes(const std::string& directory) const override {
+    return under_.names_room_bytes(directory);
+  }
   std::uint64_t longest_file_bytes() const override { return under_.longest_file_bytes(); }
   std::uint64_t unix_seconds() const override { return under_.unix_seconds(); }
 

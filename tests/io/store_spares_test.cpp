@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "io/forwarding_storage.hpp"
 #include "io/store_fixture.hpp"
 #include "io/store_pins.hpp"
 
@@ -108,6 +109,27 @@ TEST_F(StoreSparesTest, AManifestLongerThanTheFileIsCutShort) {
   }
   auto store = open();
   expect_state(*store, 0);
+}
+
+/// A directory that has to grow for names, as on xfs.
+class SmallDirectories final : public ForwardingStorage {
+ public:
+  using ForwardingStorage::ForwardingStorage;
+  std::uint64_t names_room_bytes(const std::string&) const override { return 1024; }
+};
+
+TEST_F(StoreSparesTest, ASmallDirectoryIsKeptLarge) {
+  SmallDirectories drive(*storage_);
+  const auto bytes_of_room = [&] {
+    const auto names = storage_->list(kDirectory).value();
+    std::size_t bytes = 0;
+    for (const std::string& name : names) bytes += is_room_name(name) ? name.size() : 0;
+    return bytes;
+  };
+  ASSERT_TRUE(create_store(drive, kDirectory, small_geometry(), quick_options()));
+  EXPECT_GE(bytes_of_room(), 1024U);
+  EXPECT_LT(bytes_of_room(), 2048U);
+  EXPECT_FALSE(is_room_name("room.0.x"));
 }
 
 TEST(SpareNamesTest, OnlyTheOneSpellingIsOurs) {
