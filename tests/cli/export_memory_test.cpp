@@ -10,6 +10,7 @@
 #include "cli/store_export.hpp"
 #include "io/page_buffer.hpp"
 #include "io/section_sums.hpp"
+#include "sanitizers.hpp"
 #include "temporary_directory.hpp"
 
 namespace penstock::test {
@@ -71,13 +72,9 @@ void make_frozen_store(Storage& storage, const std::string& directory) {
 }
 
 TEST(ExportMemoryTest, IsThatOfABlockNotOfATensor) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's own memory would be measured; the release preset measures ours";
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "a sanitizer's own memory would be measured; the release preset measures ours";
-#endif
-#endif
+  if (penstock::testing::kSanitized) {
+    GTEST_SKIP() << "a sanitizer's own memory would be measured; the release preset measures ours";
+  }
   const penstock::testing::TemporaryDirectory directory;
   const auto storage = make_posix_storage();
   make_frozen_store(*storage, directory.store());

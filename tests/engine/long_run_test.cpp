@@ -13,21 +13,10 @@
 #include <sstream>
 
 #include "engine/simulated.hpp"
+#include "sanitizers.hpp"
 
 namespace penstock::testing {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // their own bookkeeping grows
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
 
 std::uint64_t count_entries(const char* directory) {
   std::uint64_t count = 0;
