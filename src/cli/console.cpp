@@ -66,6 +66,7 @@ void Console::data(std::string_view line) {
 }
 
 void Console::raw(std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
   clear_live();
   const int error = write_all(options_.output_fd, bytes);
   if (output_errno_ == 0) output_errno_ = error;
@@ -84,6 +85,7 @@ void Console::error(std::string_view line) {
 }
 
 void Console::message(std::string_view label, std::string_view color, std::string_view line) {
+  const std::lock_guard lock(mutex_);
   clear_live();
   const bool colored = color_ && !label.empty();
   const std::string text =
@@ -98,6 +100,7 @@ void Console::live(std::string_view line) {
     message("", "", line);
     return;
   }
+  const std::lock_guard lock(mutex_);
   newest_live_ = line;
   const std::uint64_t now = options_.now_ns();
   if (shown_ns_ != 0 && now - shown_ns_ < kLiveIntervalNs) return;
@@ -120,6 +123,7 @@ void Console::clear_live() {
 }
 
 void Console::finish_live() {
+  const std::lock_guard lock(mutex_);
   if (!live_ || newest_live_.empty()) return;
   show_live();
   static_cast<void>(write_all(options_.message_fd, "\n"));
@@ -128,6 +132,7 @@ void Console::finish_live() {
 }
 
 Status Console::output_status() const {
+  const std::lock_guard lock(mutex_);
   if (output_errno_ == 0) return ok();
   return make_error(Errc::kIo,
                     fmt::format("cannot write to standard output: {}",

@@ -6,10 +6,11 @@
 ///            replaces it.
 /// Errors:    a failed write to standard output is remembered (output_status()) and ends the
 ///            command with an error; a failed write to standard error has nobody to be told.
-/// Threads:   one.
+/// Threads:   any; notes of the engine come from its own. Each call is whole on the screen.
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -60,12 +61,13 @@ class Console {
 
  private:
   void message(std::string_view label, std::string_view color, std::string_view line);
-  void clear_live();
+  void clear_live();  // this and the next: mutex_ is held
   void show_live();
 
   ConsoleOptions options_;
   bool live_ = false;
   bool color_ = false;
+  mutable std::mutex mutex_;  // guards what follows, and writing
   std::string newest_live_;
   bool live_shown_ = false;
   std::uint64_t shown_ns_ = 0;

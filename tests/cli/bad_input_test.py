@@ -279,7 +279,9 @@ class BudgetTest(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
 
 
-class StoreTest(Case):
+class StoreCase(Case):
+    """A store with two steps in it."""
+
     def setUp(self):
         super().setUp()
         self.train("--steps", "2")
@@ -288,6 +290,26 @@ class StoreTest(Case):
     def store_kept(self):
         self.assertEqual(self.inspect()["hash"], self.hash)
 
+    def patch(self, name, offset, content):
+        with open(os.path.join(self.store, name), "r+b") as file:
+            file.seek(offset)
+            file.write(content)
+
+    def manifests(self):
+        """The names of the newest commit's copies."""
+        names = sorted(n for n in os.listdir(self.store) if n.startswith("manifest."))
+        newest = max(re.sub(r"[^0-9]", " ", n).split()[0] for n in names)
+        return [n for n in names if re.sub(r"[^0-9]", " ", n).split()[0] == newest]
+
+    def reseal(self, name, at, length):
+        """Puts the right hash behind changed bytes, as the writer of such a file would."""
+        with open(os.path.join(self.store, name), "rb") as file:
+            file.seek(at)
+            content = file.read(length - 16)
+        self.patch(name, at + len(content), xxh3_128(content))
+
+
+class StoreTest(StoreCase):
     def test_not_resumed(self):
         self.refused(1, ["already holds a store", "--resume|resum"],
                      self.arguments("--steps", "2"))
@@ -318,24 +340,6 @@ class StoreTest(Case):
         self.refused(1, ["data"], self.arguments("--steps", "2", "--resume", data=other))
         self.store_kept()
 
-    def patch(self, name, offset, content):
-        with open(os.path.join(self.store, name), "r+b") as file:
-            file.seek(offset)
-            file.write(content)
-
-    def manifests(self):
-        """The names of the newest commit's copies."""
-        names = sorted(n for n in os.listdir(self.store) if n.startswith("manifest."))
-        newest = max(re.sub(r"[^0-9]", " ", n).split()[0] for n in names)
-        return [n for n in names if re.sub(r"[^0-9]", " ", n).split()[0] == newest]
-
-    def reseal(self, name, at, length):
-        """Puts the right hash behind changed bytes, as the writer of such a file would."""
-        with open(os.path.join(self.store, name), "rb") as file:
-            file.seek(at)
-            content = file.read(length - 16)
-        self.patch(name, at + len(content), xxh3_128(content))
-
     def newer(self, where, found):
         """Every command says that the version is the reason, and touches nothing."""
         for arguments in (["inspect", self.store], self.arguments("--steps", "3", "--resume"),
@@ -358,13 +362,6 @@ class StoreTest(Case):
             self.reseal(name, 0, length)
         self.newer("manifest", 3)
 
-    def test_header_that_only_looks_newer(self):
-        """Without the hash it is damage, and the other copy counts."""
-        self.patch("data.0", 8, struct.pack("<I", 99))
-        self.store_kept()
-        self.patch("data.0", 4096 + 8, struct.pack("<I", 99))
-        self.damaged(["data.0 header at 0 fails its checksum"])
-
     def test_foreign_directory(self):
         """Files of another program are left alone."""
         os.mkdir(self.path("theirs"))
@@ -375,6 +372,19 @@ class StoreTest(Case):
     def test_store_is_a_file(self):
         self.refused(2, ["text", "[Nn]ot a directory"], self.arguments(store=self.data))
 
+    def test_generate(self):
+        result = run("generate", "--store", self.path("none"))
+        self.sentence(result, 2, ["none", "No such file"])
+        self.assertFalse(os.path.exists(self.path("none")))
+        self.refused(2, ["--store is missing"], ["generate"])
+
+    def test_data_changed_its_length(self):
+        with open(self.data, "ab") as file:
+            file.write(b"more")
+        self.refused(1, ["data"], self.arguments("--steps", "2", "--resume"))
+
+
+class DamageTest(StoreCase):
     def flip(self, name, offset):
         path = os.path.join(self.store, name)
         with open(path, "rb") as file:
@@ -394,6 +404,13 @@ class StoreTest(Case):
             for part in parts:
                 self.assertRegex(result.stderr + result.stdout, part)
             self.assertEqual(tree(self.directory), before)
+
+    def test_header_that_only_looks_newer(self):
+        """Without the hash it is damage, and the other copy counts."""
+        self.patch("data.0", 8, struct.pack("<I", 99))
+        self.store_kept()
+        self.patch("data.0", 4096 + 8, struct.pack("<I", 99))
+        self.damaged(["data.0 header at 0 fails its checksum"])
 
     def test_flipped_data(self):
         """Every page of the file: what belongs to the commit is found, the rest does not matter."""
@@ -458,17 +475,6 @@ class StoreTest(Case):
         before = tree(self.directory)
         self.sentence(run("inspect", self.store), 1, ["did not finish", "again"])
         self.assertEqual(tree(self.directory), before)
-
-    def test_generate(self):
-        result = run("generate", "--store", self.path("none"))
-        self.sentence(result, 2, ["none", "No such file"])
-        self.assertFalse(os.path.exists(self.path("none")))
-        self.refused(2, ["--store is missing"], ["generate"])
-
-    def test_data_changed_its_length(self):
-        with open(self.data, "ab") as file:
-            file.write(b"more")
-        self.refused(1, ["data"], self.arguments("--steps", "2", "--resume"))
 
 
 class PlaceTest(Case):
