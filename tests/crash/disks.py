@@ -29,6 +29,7 @@ LOOP_CONFIGURE = 0x4C0A
 LO_FLAGS_AUTOCLEAR = 4
 LO_FLAGS_DIRECT_IO = 16
 MNT_DETACH = 2
+MS_NOATIME = 1024  # reading a file must not write to the disk
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -148,7 +149,7 @@ class Mount:
         self.directory = directory
         os.makedirs(directory, exist_ok=True)
         call(f"mount {filesystem}", libc.mount(device.encode(), directory.encode(),
-                                               filesystem.split("-")[0].encode(), 0,
+                                               filesystem.split("-")[0].encode(), MS_NOATIME,
                                                options.encode()))
 
     def close(self):
