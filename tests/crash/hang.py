@@ -70,7 +70,8 @@ class Rig:
             second = self.begin(steps=self.committed() + 1)
             refused = second.communicate(timeout=LONGEST_S)[0]
             if time.monotonic() - began < HANG_S:
-                check(second.returncode != 0 and f"{process.pid}" in refused, f"it said {refused!r}")
+                check(second.returncode != 0, "a second opening")
+                check(f"{process.pid}" in refused, f"it said {refused!r}")
             else:  # the filesystem itself may wait for the drive before it lets anybody in
                 print("the second opening hung as well", flush=True)
             process.communicate(timeout=LONGEST_S)
