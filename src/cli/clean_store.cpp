@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kMagic = "PNSTK";
 constexpr std::size_t kOwnerBytes = 4096;
 
-enum class FileKind : std::uint8_t { kForeign, kCommit, kTemporary, kData, kOwner };
+enum class FileKind : std::uint8_t { kForeign, kCommit, kSpare, kTemporary, kData, kOwner };
 
 bool is_number(std::string_view text) {
   std::uint64_t value = 0;
@@ -41,14 +41,13 @@ FileKind kind_by_name(std::string_view name) {
   if (name == "owner.json") return FileKind::kOwner;
   if (name == "owner.json.tmp") return FileKind::kTemporary;
   if (name.starts_with("data.") && is_number(name.substr(5))) return FileKind::kData;
-  if (is_room_name(name)) return FileKind::kCommit;
+  if (parse_spare_name(name) || is_room_name(name)) return FileKind::kSpare;
   const bool temporary = name.ends_with(".tmp");
   if (temporary) name.remove_suffix(4);
   if (!name.ends_with(".a") && !name.ends_with(".b")) return FileKind::kForeign;
   name.remove_suffix(2);
   const bool commit = (name.starts_with("manifest.") && is_number(name.substr(9))) ||
                       (name.starts_with("global.") && is_number(name.substr(7))) ||
-                      (name.starts_with("spare.") && is_number(name.substr(6))) ||
                       (name.starts_with("pin.") && is_word(name.substr(4)));
   if (!commit) return FileKind::kForeign;
   return temporary ? FileKind::kTemporary : FileKind::kCommit;
@@ -75,10 +74,11 @@ bool is_owner_mark(std::string_view text) {
 /// What is ours in one directory.
 struct Found {
   std::shared_ptr<Directory> directory;
-  std::vector<Directory::Entry> commits, temporaries, data, owner;
+  std::vector<Directory::Entry> commits, spares, temporaries, data, owner;
   std::optional<DataHeader> header;  // nothing: no data file, or its headers were never written
   bool in_use = false;
 
+  /// Spares alone are not enough to say whose they are.
   [[nodiscard]] bool any() const {
     return !commits.empty() || !temporaries.empty() || !data.empty() || !owner.empty();
   }
@@ -96,6 +96,11 @@ bool begins_with_magic(const std::vector<std::byte>& bytes) {
   return text_of(bytes).starts_with(kMagic);
 }
 
+bool is_zero(const std::vector<std::byte>& bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte byte) { return byte == std::byte{0}; });
+}
+
 /// Sorts an entry in if it is ours by name and content.
 void take(const Directory::Entry& entry, Found& found) {
   const FileKind kind = kind_by_name(entry.name);
@@ -107,6 +112,9 @@ void take(const Directory::Entry& entry, Found& found) {
       break;
     case FileKind::kCommit:
       if (begins_with_magic(*head)) found.commits.push_back(entry);
+      break;
+    case FileKind::kSpare:
+      if (is_zero(*head) || begins_with_magic(*head)) found.spares.push_back(entry);
       break;
     case FileKind::kTemporary:  // one that was killed at once is empty
       if (head->empty() || begins_with_magic(*head) || is_owner_mark(text_of(*head))) {
@@ -156,9 +164,7 @@ void take_headless_data(const std::vector<Directory::Entry>& entries, Found& fou
       continue;
     }
     const auto head = found.directory->head(entry, 2 * kHeaderBytes);
-    const bool zero = head && std::all_of(head->begin(), head->end(),
-                                          [](std::byte byte) { return byte == std::byte{0}; });
-    if (zero) found.data.push_back(entry);
+    if (head && is_zero(*head)) found.data.push_back(entry);
   }
 }
 
@@ -240,6 +246,7 @@ class Judge {
     leftover.kind = kind;
     if (what.commits) add(&Found::commits, leftover);
     add(&Found::temporaries, leftover);
+    if (what.data) add(&Found::spares, leftover);
     if (what.data) add(&Found::data, leftover);
     if (what.data) add(&Found::owner, leftover);
     for (const Found* found : parts_) {

@@ -18,7 +18,7 @@ class TrainCommand final : public Command {
     return "Train a transformer on any file, within a memory budget";
   }
   [[nodiscard]] std::string example() const override {
-    return "Example: penstock train --model tiny --data book.txt --store run1 --ram 60MiB\n"
+    return "Example: penstock train --model tiny --data book.txt --store run1 --ram 200MiB\n"
            "Ctrl-C stops after the step under way; the same command with --resume goes on.";
   }
   void declare(Flags& flags) override {

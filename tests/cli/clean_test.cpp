@@ -66,7 +66,7 @@ class CleanTest : public StoreCase {
   /// Files that are not ours although their names are.
   void add_foreign(const std::string& directory) {
     for (const char* name : {"data.1", "manifest.7.a", "manifest.7.b.tmp", "pin.x.a", "owner.json~",
-                             "notes.txt", "manifest.07.a", "data.0.bak"}) {
+                             "notes.txt", "manifest.07.a", "data.0.bak", "spare.99.a"}) {
       write_text(directory + "/" + name, "mine");
     }
   }
@@ -90,7 +90,8 @@ TEST_F(CleanTest, KeepsWholeStoresUnlessAsked) {
   auto expected = before;
   std::erase_if(expected, [](const auto& file) {
     return file.first == "run/data.0" || file.first == "run/owner.json" ||
-           file.first == "run/manifest.0.a" || file.first == "run/manifest.0.b";
+           file.first == "run/manifest.0.a" || file.first == "run/manifest.0.b" ||
+           (file.first.starts_with("run/spare.") && file.first != "run/spare.99.a");
   });
   EXPECT_EQ(tree(), expected);
   EXPECT_EQ(items({"--stores", "--yes"}).size(), 0U);
@@ -102,7 +103,7 @@ TEST_F(CleanTest, ShowsSizesAndWhatToDo) {
   const Outcome outcome = clean();
   EXPECT_EQ(outcome.code, ExitCode::kOk);
   EXPECT_EQ(outcome.err, "");
-  for (const char* part : {"to remove", "unfinished store", "MiB", "run (2 files)",
+  for (const char* part : {"to remove", "unfinished store", "MiB", "run (8 files)",
                            "its creation did not finish", "nothing was removed, --yes"}) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
   }
@@ -121,7 +122,7 @@ TEST_F(CleanTest, RemovesUnfinishedStoresAndNothingElse) {
   EXPECT_EQ(tree(), before) << "nothing without --yes";
   EXPECT_EQ(items({"--yes"})[0]["removed"], true);
   const auto after = tree();
-  EXPECT_EQ(after.size(), before.size() - 2);
+  EXPECT_EQ(after.size(), before.size() - 8);  // with six spares
   EXPECT_FALSE(after.contains("run/data.0"));
   EXPECT_FALSE(after.contains("run/owner.json"));
 }
