@@ -1,4 +1,5 @@
 // The operating system's files behind the Storage seam.
+// lint: long because it is one class: a method for each call of the seam, most of them system calls
 
 #include <fcntl.h>
 #include <linux/magic.h>

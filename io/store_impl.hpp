@@ -6,7 +6,7 @@
 ///   data.<i>                           slots and spill area; one a directory; the lock is on it
 ///   manifest.<sequence>.a, .b          the last two commits, two copies each
 ///   spare.<number>.a, .b               what manifests are written over (io/store_spares.hpp)
-///   room.<number>.xxx...               empty; keeps a directory large (io/store_spares.hpp)
+///   room.<number>.<x to 240 bytes>     empty; keeps a directory large (io/store_spares.hpp)
 ///   pin.<name>.a, .b                   checkpoints: copies of manifests, two each
 ///   <any of these>.tmp                 what did not finish; goes when the store is opened
 ///   owner.json                         who uses the store (io/store_owner.hpp)

@@ -5,9 +5,10 @@
 /// A commit must not need space that somebody else may have taken meanwhile. So there are enough
 /// files for all manifests a store has at a time before it runs; a manifest is written over a spare
 /// file under a temporary name, and the file of one that is no longer wanted becomes a spare. Where
-/// a directory may have to grow for a name, room.<number>.xxx... keep it large. Invariants
-///   1. What a spare holds means nothing. Its length is at least that of a manifest when it is
-///   made.
+/// a directory may have to grow for a name, empty files with names of 240 bytes keep it large:
+/// "room.", a number, a dot, and as many x as are left.
+/// Invariants
+///   1. What a spare holds means nothing. When it is made it is at least as long as a manifest.
 ///   2. A file becomes a spare only when no commit needs it, whichever of its names a power loss
 ///      leaves: a manifest under another commit's name counts as damaged.
 /// Threads: one. Errors: the storage's.

@@ -6,6 +6,7 @@
 //
 // PENSTOCK_DAMAGE=all takes every place. By default a seed draws some of the bits of manifests and
 // headers, and of the places in the larger one of two models.
+// lint: long because every kind of damage is judged by the same reader and told in the same figures
 
 #include <cstdio>
 #include <cstdlib>
