@@ -121,11 +121,37 @@ int open_with(const std::string& path, const OpenOptions& options, int direct_fl
   const int access = options.write || options.create || options.temporary ? O_RDWR : O_RDONLY;
   const int flags = access | O_CLOEXEC | direct_flag;
   if (!options.temporary) {
-    return open_retrying(path, flags | O_NOFOLLOW | (options.create ? O_CREAT | O_EXCL : 0));
+    // O_NONBLOCK: a pipe must not wait for its other end before it can be refused.
+    constexpr int kNeverWait = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    return open_retrying(path, flags | kNeverWait | (options.create ? O_CREAT | O_EXCL : 0));
   }
   const int descriptor = open_retrying(path, flags | O_TMPFILE);
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;
   return open_unlinked(path, flags | O_NOFOLLOW);
+}
+
+Error not_regular(std::string_view what, const std::string& path, mode_t mode) {
+  const char* const kind = S_ISDIR(mode)    ? "directory"
+                           : S_ISFIFO(mode) ? "pipe"
+                           : S_ISSOCK(mode) ? "socket"
+                                            : "device";
+  return make_error(Errc::kIo, fmt::format("{} \"{}\": it is not a regular file but a {}; move it "
+                                           "away",
+                                           what, path, kind));
+}
+
+/// What is known before anything is opened: opening a device may already do something to it.
+Status check_named(std::string_view what, const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0) return ok();  // open() says why
+  if (S_ISREG(facts.st_mode) || S_ISLNK(facts.st_mode)) return ok();
+  return not_regular(what, path, facts.st_mode);
+}
+
+/// What was only for the opening: io_uring would hand EAGAIN back instead of waiting.
+bool clear_nonblock(int descriptor) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags >= 0 && ::fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK) == 0;
 }
 
 }  // namespace
@@ -152,6 +178,8 @@ Result<PosixFilePtr> PosixFile::open(const std::string& path, const OpenOptions&
   const char* what = options.temporary ? "open a temporary file in"
                      : options.create  ? "create"
                                        : "open";
+  const bool created = options.create || options.temporary;
+  if (!created) PENSTOCK_CHECK_OK(check_named(what, path));
   bool direct = options.direct;
   int descriptor = open_with(path, options, direct ? O_DIRECT : 0);
   if (descriptor < 0 && direct && errno == EINVAL) {
@@ -164,17 +192,15 @@ Result<PosixFilePtr> PosixFile::open(const std::string& path, const OpenOptions&
   }
   if (descriptor < 0) return posix_error(what, path, errno);
   struct stat facts {};
-  const bool created = options.create || options.temporary;
-  if ((created && ::fchmod(descriptor, 0600) != 0) || ::fstat(descriptor, &facts) != 0) {
+  if ((created && ::fchmod(descriptor, 0600) != 0) || ::fstat(descriptor, &facts) != 0 ||
+      !clear_nonblock(descriptor)) {
     const int error = errno;
     ::close(descriptor);
     return posix_error(what, path, error);
   }
-  if (!S_ISREG(facts.st_mode) && !S_ISBLK(facts.st_mode)) {
+  if (!S_ISREG(facts.st_mode)) {
     ::close(descriptor);
-    return make_error(
-        Errc::kIo,
-        fmt::format("{} \"{}\": it is neither a file nor a drive; name one", what, path));
+    return not_regular(what, path, facts.st_mode);
   }
   if (created) write_in_place(descriptor);
   std::string name = options.temporary ? path + "/(temporary)" : path;

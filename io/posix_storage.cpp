@@ -108,10 +108,10 @@ class PosixStorage final : public Storage {
                                            std::uint64_t max_bytes) override;
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override;
   Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override;
-  Status sync_file(const std::string& path) override { return sync_path(path, 0); }
+  Status sync_file(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& path) override;
-  Status sync_directory(const std::string& path) override { return sync_path(path, O_DIRECTORY); }
+  Status sync_directory(const std::string& path) override;
   Status make_directory(const std::string& path) override;
   Status check_private(const std::string& directory) override {
     return check_private_directory(directory);
@@ -143,7 +143,6 @@ class PosixStorage final : public Storage {
   }
   static Status check_aligned(const PosixFile& file, std::string_view what, std::uint64_t offset,
                               std::uint64_t bytes);
-  static Status sync_path(const std::string& path, int flags);
 
   HomeProcess home_;  // a child shares descriptors, and could write where its parent does
   std::shared_ptr<PosixFileTable> files_ = std::make_shared<PosixFileTable>();  // with its queues
@@ -375,9 +374,15 @@ Status PosixStorage::overwrite_file(const std::string& path, std::span<const std
                       bytes.size());
 }
 
-Status PosixStorage::sync_path(const std::string& path, int flags) {
-  const int descriptor =
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags | (flags == 0 ? O_NOFOLLOW : 0));
+Status PosixStorage::sync_file(const std::string& path) {
+  auto opened = PosixFile::open(path, {.write = false, .direct = false});
+  if (!opened) return std::move(opened).error();
+  if (::fsync(opened.value()->descriptor()) == 0) return ok();
+  return posix_error("sync", path, errno);
+}
+
+Status PosixStorage::sync_directory(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY);
   if (descriptor < 0) return posix_error("sync", path, errno);
   const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);

@@ -5,7 +5,8 @@
 /// Every effect of the store goes through this seam (files, names, durability, locks) or through
 /// the StorageQueue made here, so that a power loss at any moment can be simulated.
 /// Threads: members may be called concurrently for different files; they block on the system.
-/// Errors:  kIo, kNoSpace, kState (locked by another), kUnsupported; messages name the path.
+/// Errors:  kIo, kNoSpace, kState (locked by another), kUnsupported; messages name the path. What
+///          is not a regular file (a pipe, socket, device, link) is refused without waiting for it.
 
 #include <cstddef>
 #include <cstdint>

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <utility>
 
 #include "base/memory_facts.hpp"
 #include "io/page_buffer.hpp"
@@ -23,6 +25,10 @@ class PosixStorageTest : public ::testing::Test {
     struct stat facts {};
     EXPECT_EQ(::stat(path.c_str(), &facts), 0) << path;
     return facts.st_mode & 07777;
+  }
+  template <class T>
+  static Status status_of(Result<T> result) {
+    return result ? ok() : Status(std::move(result).error());
   }
   StorageWorld world_{World::kThreads};
   Storage& storage_ = world_.storage();
@@ -55,6 +61,56 @@ TEST_F(PosixStorageTest, SymbolicLinksAreNotFollowed) {
   EXPECT_FALSE(storage_.write_file(world_.path("link"), {}).ok());
   EXPECT_FALSE(storage_.open(world_.path("link"), {.create = true}).ok());
   EXPECT_FALSE(storage_.sync_file(world_.path("link")).ok());
+}
+
+/// Something of that name that is not a regular file.
+void make_special(const std::string& path, mode_t kind) {
+  if (kind == S_IFDIR) {
+    ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+  } else {
+    ASSERT_EQ(::mknod(path.c_str(), kind | 0600, 0), 0);  // pipes and sockets take no privilege
+  }
+}
+
+// Without the refusal these wait for the other end of the pipe, for ever.
+TEST_F(PosixStorageTest, WhatIsNotARegularFileIsRefusedAtOnce) {
+  const std::pair<mode_t, std::string> kinds[] = {
+      {S_IFIFO, "pipe"}, {S_IFSOCK, "socket"}, {S_IFDIR, "directory"}};
+  for (const auto& [kind, word] : kinds) {
+    const std::string path = world_.path(word);
+    make_special(path, kind);
+    const std::byte bytes[8] = {};
+    const std::pair<const char*, Status> answers[] = {
+        {"read", status_of(storage_.open(path, {.write = false}))},
+        {"buffered", status_of(storage_.open(path, {.write = false, .direct = false}))},
+        {"write", status_of(storage_.open(path, {}))},
+        {"read_file", status_of(storage_.read_file(path, 100))},
+        {"overwrite_file", storage_.overwrite_file(path, bytes)},
+        {"sync_file", storage_.sync_file(path)}};
+    for (const auto& [what, answer] : answers) {
+      ASSERT_FALSE(answer.ok()) << word << " " << what;
+      EXPECT_EQ(answer.error().code, Errc::kIo) << word << " " << what;
+      EXPECT_NE(answer.error().message.find("not a regular file but a " + word), std::string::npos)
+          << what << ": " << answer.error().message;
+    }
+    EXPECT_FALSE(storage_.write_file(path, bytes).ok()) << word;
+    EXPECT_FALSE(storage_.open(path, {.create = true}).ok()) << word;
+  }
+}
+
+// io_uring answers EAGAIN to a request on a descriptor that must not wait.
+TEST_F(PosixStorageTest, OpenedFilesMayWait) {
+  const std::string path = world_.path("f");
+  ASSERT_TRUE(storage_.open(path, {.create = true}).ok());
+  ASSERT_TRUE(storage_.open(path, {.write = false}).ok());
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (std::filesystem::read_symlink(entry.path(), error) != path) continue;
+    ++seen;
+    EXPECT_EQ(::fcntl(std::stoi(entry.path().filename()), F_GETFL) & O_NONBLOCK, 0);
+  }
+  EXPECT_EQ(seen, 2);
 }
 
 TEST_F(PosixStorageTest, ADirectoryThatOthersMayChangeIsNotPrivate) {

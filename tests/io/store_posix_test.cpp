@@ -70,6 +70,43 @@ TEST_F(StorePosixTest, CommittedStateComesBackWithPrivateFiles) {
   }
 }
 
+/// Opening, or creating, over a pipe of that name: the message, or "accepted".
+std::string opening_with_pipe(Storage& storage, const std::string& directory,
+                              const std::string& name, bool writable) {
+  EXPECT_EQ(::mkfifo((directory + "/" + name).c_str(), 0600), 0);
+  auto store = open_store(storage, directory, quick_options(), writable);
+  EXPECT_TRUE(fs::is_fifo(directory + "/" + name)) << name;
+  return store ? "accepted" : store.error().message;
+}
+
+TEST_F(StorePosixTest, APipeInPlaceOfAFileIsRefusedAndNotWaitedFor) {
+  train(3);
+  for (const bool writable : {false, true}) {
+    for (const std::string name : {"data.0", "manifest.9.a", "pin.x.a"}) {
+      const std::string path = directory_ + "/" + name, aside = root_ + "/aside";
+      const bool there = fs::exists(path);
+      if (there) fs::rename(path, aside);
+      const std::string said = opening_with_pipe(*storage_, directory_, name, writable);
+      EXPECT_NE(said.find(path + "\": it is not a regular file but a pipe"), std::string::npos)
+          << said;
+      fs::remove(path);
+      if (there) fs::rename(aside, path);
+    }
+  }
+  const std::string spare = "spare.99.a";
+  EXPECT_EQ(opening_with_pipe(*storage_, directory_, spare, true), "accepted");
+  const std::string fresh = root_ + "/fresh";
+  for (const std::string name : {"data.0", "owner.json"}) {
+    ASSERT_EQ(::mkdir(fresh.c_str(), 0700), 0);
+    ASSERT_EQ(::mkfifo((fresh + "/" + name).c_str(), 0600), 0);
+    const auto created = create_store(*storage_, fresh, small_geometry(), quick_options());
+    ASSERT_FALSE(created) << name;
+    EXPECT_NE(created.error().message.find("a pipe"), std::string::npos) << created.error().message;
+    EXPECT_TRUE(fs::is_fifo(fresh + "/" + name));
+    fs::remove_all(fresh);
+  }
+}
+
 TEST_F(StorePosixTest, ADirectoryThatOthersMayChangeIsRefusedUntouched) {
   const auto message = [&](const auto& store) {
     return store ? std::string("accepted") : store.error().message;
