@@ -6,8 +6,8 @@
 ///   1. An index is in at most one lane of at most one ClassLanes, in arrival order.
 ///   2. A lane that has been passed over kPatience times in a row while it had work goes next, so
 ///      no class starves, whatever the others submit.
-/// No allocation beside the constructor and reserve(): the links live in one table. No threads: the
-/// owner locks.
+/// No allocation: the links live in a table of the owner, which has a place for every index and may
+/// be shared by several ClassLanes. No threads: the owner locks.
 
 #include <array>
 #include <cstdint>
@@ -23,23 +23,19 @@ class ClassLanes {
  public:
   static constexpr std::uint32_t kPatience = 16;
 
-  explicit ClassLanes(std::uint32_t capacity) : next_(capacity, kNoIndex) {}
-
-  /// Makes indices below `capacity` usable.
-  void reserve(std::uint32_t capacity) {
-    if (capacity > next_.size()) next_.resize(capacity, kNoIndex);
-  }
+  /// `links` outlives this; it may grow.
+  explicit ClassLanes(std::vector<std::uint32_t>& links) : links_(&links) {}
 
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
   [[nodiscard]] std::uint32_t size() const noexcept { return count_; }
 
   void push(IoClass io_class, std::uint32_t index) noexcept {
     Lane& lane = lanes_[static_cast<std::size_t>(io_class)];
-    next_[index] = kNoIndex;
+    next(index) = kNoIndex;
     if (lane.head == kNoIndex) {
       lane.head = index;
     } else {
-      next_[lane.tail] = index;
+      next(lane.tail) = index;
     }
     lane.tail = index;
     ++count_;
@@ -51,6 +47,9 @@ class ClassLanes {
     return lane == lanes_.size() ? kNoIndex : lanes_[lane].head;
   }
 
+  /// The class of front(); there is one.
+  [[nodiscard]] IoClass front_class() const noexcept { return static_cast<IoClass>(choose()); }
+
   /// Records that front() was served once; it keeps its place (a request of many pieces).
   void served() noexcept { age(choose()); }
 
@@ -58,9 +57,9 @@ class ClassLanes {
   void remove(IoClass io_class, std::uint32_t index) noexcept {
     Lane& lane = lanes_[static_cast<std::size_t>(io_class)];
     std::uint32_t before = kNoIndex;
-    for (std::uint32_t i = lane.head; i != kNoIndex; before = i, i = next_[i]) {
+    for (std::uint32_t i = lane.head; i != kNoIndex; before = i, i = next(i)) {
       if (i != index) continue;
-      (before == kNoIndex ? lane.head : next_[before]) = next_[i];
+      (before == kNoIndex ? lane.head : next(before)) = next(i);
       if (lane.tail == i) lane.tail = before;
       --count_;
       return;
@@ -73,7 +72,7 @@ class ClassLanes {
     if (chosen == lanes_.size()) return;
     age(chosen);
     Lane& lane = lanes_[chosen];
-    lane.head = next_[lane.head];
+    lane.head = next(lane.head);
     if (lane.head == kNoIndex) lane.tail = kNoIndex;
     --count_;
   }
@@ -83,6 +82,8 @@ class ClassLanes {
     std::uint32_t head = kNoIndex, tail = kNoIndex;
     std::uint32_t passed_over = 0;
   };
+
+  [[nodiscard]] std::uint32_t& next(std::uint32_t index) const noexcept { return (*links_)[index]; }
 
   [[nodiscard]] std::size_t choose() const noexcept {
     std::size_t first = lanes_.size(), starved = lanes_.size();
@@ -105,7 +106,7 @@ class ClassLanes {
   }
 
   std::array<Lane, kIoClassCount> lanes_;
-  std::vector<std::uint32_t> next_;
+  std::vector<std::uint32_t>* links_;
   std::uint32_t count_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -163,18 +164,28 @@ Error posix_error(std::string_view what, std::string_view path, int error) {
                     error);
 }
 
-PosixFile::PosixFile(int descriptor, std::string path, bool writable, bool direct)
+PosixFile::PosixFile(int descriptor, std::string path, bool writable, bool direct,
+                     std::uint64_t drive)
     : descriptor_(descriptor),
       path_(std::move(path)),
       writable_(writable),
       direct_(direct),
+      drive_(drive),
       alignment_bytes_(direct ? direct_alignment(descriptor) : kAlignmentBytes) {}
 
 PosixFile::~PosixFile() {
   ::close(descriptor_);
 }
 
-Result<PosixFilePtr> PosixFile::open(const std::string& path, const OpenOptions& options) {
+bool PosixFile::stop_direct() noexcept {
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) return false;
+  direct_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+Result<PosixFilePtr> PosixFile::open(const std::string& path, const OpenOptions& options,
+                                     const DriveNamer& namer) {
   const char* what = options.temporary ? "open a temporary file in"
                      : options.create  ? "create"
                                        : "open";
@@ -204,7 +215,10 @@ Result<PosixFilePtr> PosixFile::open(const std::string& path, const OpenOptions&
   }
   if (created) write_in_place(descriptor);
   std::string name = options.temporary ? path + "/(temporary)" : path;
-  return PosixFilePtr(new PosixFile(descriptor, std::move(name), created || options.write, direct));
+  const std::uint64_t drive = namer ? namer(major(facts.st_dev), minor(facts.st_dev))
+                                    : static_cast<std::uint64_t>(facts.st_dev);
+  return PosixFilePtr(
+      new PosixFile(descriptor, std::move(name), created || options.write, direct, drive));
 }
 
 FileId PosixFileTable::add(PosixFilePtr file) {
@@ -228,8 +242,19 @@ PosixFilePtr PosixFileTable::remove(FileId id) {
   return file;
 }
 
-TransferEnd transfer_blocking(const PosixFile& file, Transfer& transfer, std::uint64_t offset_bytes,
+Verdict judge_on(PosixFile& file, Transfer& transfer, std::int64_t result,
+                 std::uint64_t& refused) noexcept {
+  if (result == -EINVAL && file.direct() && file.stop_direct()) {
+    ++refused;
+    ++transfer.retries;
+    return {NextMove::kRetryNow};
+  }
+  return judge(transfer, result, file.step_bytes());
+}
+
+TransferEnd transfer_blocking(PosixFile& file, Transfer& transfer, std::uint64_t offset_bytes,
                               std::byte* memory) noexcept {
+  TransferEnd end;
   for (;;) {
     std::byte* const at = memory + transfer.done;
     const std::uint64_t bytes = transfer.bytes - transfer.done;
@@ -237,12 +262,14 @@ TransferEnd transfer_blocking(const PosixFile& file, Transfer& transfer, std::ui
     const ssize_t result = transfer.op == IoOp::kRead
                                ? ::pread(file.descriptor(), at, bytes, offset)
                                : ::pwrite(file.descriptor(), at, bytes, offset);
-    const Verdict verdict = judge(transfer, result < 0 ? -errno : result, file.step_bytes());
+    const Verdict verdict =
+        judge_on(file, transfer, result < 0 ? -errno : result, end.direct_refused);
     switch (verdict.move) {
       case NextMove::kDone:
-        return {};
       case NextMove::kFail:
-        return {verdict.code, verdict.sys_errno};
+        end.code = verdict.code;
+        end.sys_errno = verdict.sys_errno;
+        return end;
       case NextMove::kRetryLater: {
         const timespec pause{0, static_cast<long>(retry_pause_ns(transfer.stalled))};
         ::nanosleep(&pause, nullptr);

@@ -67,7 +67,7 @@ Error transfer_error(const PosixFile& file, IoOp op, std::uint64_t offset, Trans
 }
 
 // Writes or reads all of it; `memory` is aligned where the file needs that.
-Status transfer_all(const PosixFile& file, IoOp op, std::uint64_t offset, std::byte* memory,
+Status transfer_all(PosixFile& file, IoOp op, std::uint64_t offset, std::byte* memory,
                     std::uint64_t bytes) {
   if (bytes == 0) return ok();
   Transfer transfer{op, bytes};
@@ -78,8 +78,10 @@ Status transfer_all(const PosixFile& file, IoOp op, std::uint64_t offset, std::b
 
 class PosixStorage final : public Storage {
  public:
+  explicit PosixStorage(DriveNamer namer) : namer_(std::move(namer)) {}
+
   Result<FileId> open(const std::string& path, const OpenOptions& options) override {
-    auto file = PosixFile::open(path, options);
+    auto file = PosixFile::open(path, options, namer_);
     if (!file) return std::move(file).error();
     return files_->add(std::move(file).value());
   }
@@ -131,6 +133,8 @@ class PosixStorage final : public Storage {
   }
 
  private:
+  const DriveNamer namer_;
+
   static Error not_open(std::string_view what, FileId file) {
     return make_error(
         Errc::kArgument,
@@ -159,7 +163,7 @@ Result<std::uint64_t> PosixStorage::size_bytes(FileId file) {
 }
 
 // For filesystems without fallocate: zeros take the space as well, only slower.
-Status reserve_with_zeros(const PosixFile& file, std::uint64_t from, std::uint64_t bytes) {
+Status reserve_with_zeros(PosixFile& file, std::uint64_t from, std::uint64_t bytes) {
   const std::uint64_t align = file.alignment_bytes();
   auto buffer = BounceBuffer::make(kBounceBytes, file.alignment_bytes());
   if (!buffer) return std::move(buffer).error();
@@ -176,7 +180,7 @@ Status reserve_with_zeros(const PosixFile& file, std::uint64_t from, std::uint64
 Status PosixStorage::preallocate(FileId file, std::uint64_t bytes) {
   auto found = opened("preallocate", file);
   if (!found) return std::move(found).error();
-  const PosixFile& target = *found.value();
+  PosixFile& target = *found.value();
   struct stat facts {};
   struct statvfs room {};
   if (::fstat(target.descriptor(), &facts) != 0 || ::fstatvfs(target.descriptor(), &room) != 0) {
@@ -223,7 +227,7 @@ Status PosixStorage::preallocate(FileId file, std::uint64_t bytes) {
 Status PosixStorage::extend(FileId file, std::uint64_t bytes) {
   auto found = opened("extend", file);
   if (!found) return std::move(found).error();
-  const PosixFile& target = *found.value();
+  PosixFile& target = *found.value();
   struct stat facts {};
   if (::fstat(target.descriptor(), &facts) != 0) {
     return posix_error("extend", target.path(), errno);
@@ -289,7 +293,7 @@ Status PosixStorage::check_aligned(const PosixFile& file, std::string_view what,
 Status PosixStorage::read_at(FileId file, std::uint64_t offset_bytes, std::span<std::byte> into) {
   auto found = opened("read", file);
   if (!found) return std::move(found).error();
-  const PosixFile& source = *found.value();
+  PosixFile& source = *found.value();
   PENSTOCK_CHECK_OK(check_aligned(source, "read", offset_bytes, into.size()));
   if (!source.direct() ||
       reinterpret_cast<std::uintptr_t>(into.data()) % source.alignment_bytes() == 0) {
@@ -311,7 +315,7 @@ Status PosixStorage::write_at(FileId file, std::uint64_t offset_bytes,
                               std::span<const std::byte> from) {
   auto found = opened("write", file);
   if (!found) return std::move(found).error();
-  const PosixFile& target = *found.value();
+  PosixFile& target = *found.value();
   PENSTOCK_CHECK_OK(check_aligned(target, "write", offset_bytes, from.size()));
   if (!target.direct() ||
       reinterpret_cast<std::uintptr_t>(from.data()) % target.alignment_bytes() == 0) {
@@ -335,7 +339,7 @@ Result<std::vector<std::byte>> PosixStorage::read_file(const std::string& path,
                                                        std::uint64_t max_bytes) {
   auto opened = PosixFile::open(path, {.write = false, .direct = false});
   if (!opened) return std::move(opened).error();
-  const PosixFile& file = *opened.value();
+  PosixFile& file = *opened.value();
   struct stat facts {};
   if (::fstat(file.descriptor(), &facts) != 0) return posix_error("read", path, errno);
   const auto length = static_cast<std::uint64_t>(facts.st_size);
@@ -360,7 +364,7 @@ Status PosixStorage::write_file(const std::string& path, std::span<const std::by
     opened = PosixFile::open(path, {.direct = false});
   }
   if (!opened) return std::move(opened).error();
-  const PosixFile& file = *opened.value();
+  PosixFile& file = *opened.value();
   if (!made && (::fchmod(file.descriptor(), 0600) != 0 || ::ftruncate(file.descriptor(), 0) != 0)) {
     return posix_error("write", path, errno);
   }
@@ -474,8 +478,8 @@ std::uint64_t PosixStorage::longest_file_bytes() const {
 
 }  // namespace
 
-std::unique_ptr<Storage> make_posix_storage() {
-  return std::make_unique<PosixStorage>();
+std::unique_ptr<Storage> make_posix_storage(DriveNamer namer) {
+  return std::make_unique<PosixStorage>(std::move(namer));
 }
 
 }  // namespace penstock

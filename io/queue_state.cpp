@@ -43,7 +43,13 @@ Status QueueState::submit(std::span<const IoRequest> requests) noexcept {
       book.add(requests[i], std::move(files[i]), now_ns);
     }
     wake();
-    if (i < requests.size()) progress_.wait(lock);
+    if (i == requests.size()) break;
+    const std::chrono::nanoseconds left(now_ns + kSubmitWaitNs - steady_now_ns());
+    if (left.count() <= 0 || progress_.wait_for(lock, left) == std::cv_status::timeout) {
+      return make_error(Errc::kTimeout, fmt::format("submit: no place became free; {}; check the "
+                                                    "drive (kernel log)",
+                                                    book.describe(steady_now_ns())));
+    }
   }
   return ok();
 }

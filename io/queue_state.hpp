@@ -25,14 +25,16 @@ namespace penstock {
 
 /// How long a destructor waits for the kernel before it leaks what is in flight.
 inline constexpr std::uint64_t kShutdownWaitNs = 30'000'000'000;
+/// How long submit() waits for a place.
+inline constexpr std::uint64_t kSubmitWaitNs = 150'000'000'000;
 
 class QueueState {
   static constexpr std::size_t kDeliverers = 128;  // I/O threads, and callers that drop requests
 
  public:
   QueueState(std::shared_ptr<PosixFileTable> files, CompletionSink& sink,
-             const QueueOptions& options)
-      : book(options), files_(std::move(files)), sink_(sink) {
+             const QueueOptions& options, std::uint32_t pieces_per_drive = 0)
+      : book(options, pieces_per_drive), files_(std::move(files)), sink_(sink) {
     delivering_.reserve(kDeliverers);  // delivering must not need memory
   }
   virtual ~QueueState() = default;

@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::uint64_t kFramePageBytes = 2U << 20;
 
-std::size_t direction(IoOp op) {
-  return static_cast<std::size_t>(op);
-}
-
 }  // namespace
 
 std::uint64_t steady_now_ns() noexcept {
@@ -26,13 +22,22 @@ std::uint64_t steady_now_ns() noexcept {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-RequestBook::RequestBook(const QueueOptions& options)
+RequestBook::RequestBook(const QueueOptions& options, std::uint32_t pieces)
     : piece_bytes_(std::max<std::uint64_t>(options.piece_bytes, kPageBytes)),
-      credit_bytes_{options.read_credit_bytes, options.write_credit_bytes},
       slots_(kRequests + kReserve),
-      lanes_{ClassLanes(kRequests + kReserve), ClassLanes(kRequests + kReserve)} {
+      links_(slots_.size(), kNoIndex),
+      lanes_(kDrives, DriveLanes(links_, options, pieces)) {
+  drives_.reserve(kDrives);
   free_.reserve(slots_.size());
   for (std::size_t i = slots_.size(); i-- > 0;) free_.push_back(static_cast<std::uint32_t>(i));
+}
+
+std::uint32_t RequestBook::lanes_of(std::uint64_t drive) noexcept {
+  const auto known = std::find(drives_.begin(), drives_.end(), drive);
+  if (known != drives_.end()) return static_cast<std::uint32_t>(known - drives_.begin());
+  if (drives_.size() == kDrives) return kDrives - 1;
+  drives_.push_back(drive);
+  return static_cast<std::uint32_t>(drives_.size() - 1);
 }
 
 void RequestBook::add(const IoRequest& request, PosixFilePtr file, std::uint64_t now_ns) noexcept {
@@ -42,12 +47,13 @@ void RequestBook::add(const IoRequest& request, PosixFilePtr file, std::uint64_t
   slot = Slot{};
   slot.request = request;
   slot.file = std::move(file);
+  slot.drive = lanes_of(slot.file->drive());
   slot.submitted_ns = now_ns;
   slot.older = newest_;
   (newest_ == kNoIndex ? oldest_ : slots_[newest_].newer) = index;
   newest_ = index;
   ++in_flight_;
-  lanes_[direction(request.op)].push(request.io_class, index);
+  lanes_[slot.drive].push(request.op, request.io_class, index);
 }
 
 std::uint64_t RequestBook::piece_length(const Slot& slot) const noexcept {
@@ -59,46 +65,52 @@ std::uint64_t RequestBook::piece_length(const Slot& slot) const noexcept {
 }
 
 std::optional<Piece> RequestBook::next_piece() noexcept {
-  for (std::size_t i = 0; i < 2; ++i) {
-    const std::size_t d = (turn_ + i) % 2;
-    const std::uint32_t index = lanes_[d].front();
-    if (index == kNoIndex) continue;
-    Slot& slot = slots_[index];
-    const std::uint64_t bytes = piece_length(slot);
-    if (in_flight_bytes_[d] != 0 && in_flight_bytes_[d] + bytes > credit_bytes_[d]) continue;
-    Piece piece{index,
-                slot.file.get(),
-                slot.request.memory + slot.handed_out,
-                slot.request.offset_bytes + slot.handed_out,
-                slot.handed_out,
-                Transfer{slot.request.op, bytes}};
-    slot.handed_out += bytes;
-    ++slot.pieces;
-    ++pieces_in_flight_;
-    in_flight_bytes_[d] += bytes;
-    if (slot.handed_out == slot.request.bytes) {
-      lanes_[d].pop();
-    } else {
-      lanes_[d].served();
-    }
-    turn_ = 1 - d;
-    return piece;
+  const auto length = [this](std::uint32_t index) { return piece_length(slots_[index]); };
+  for (std::size_t i = 0; i < drives_.size(); ++i) {
+    const std::size_t drive = (turn_ + i) % drives_.size();
+    DriveLanes& lanes = lanes_[drive];
+    const std::optional<IoOp> op = lanes.choose(length);
+    if (!op) continue;
+    // A drive keeps its turn for a while, so that adjacent pieces reach the kernel together.
+    if (i != 0) turn_ = drive;
+    return hand_out(lanes, *op);
   }
   return std::nullopt;
 }
 
+Piece RequestBook::hand_out(DriveLanes& lanes, IoOp op) noexcept {
+  const std::uint32_t index = lanes.front(op);
+  Slot& slot = slots_[index];
+  const std::uint64_t bytes = piece_length(slot);
+  const Piece piece{index,
+                    slot.file.get(),
+                    slot.request.io_class,
+                    slot.request.memory + slot.handed_out,
+                    slot.request.offset_bytes + slot.handed_out,
+                    slot.handed_out,
+                    Transfer{op, bytes}};
+  slot.handed_out += bytes;
+  ++slot.pieces;
+  lanes.sent(op, bytes, slot.handed_out == slot.request.bytes);
+  return piece;
+}
+
+void RequestBook::take_from_lane(std::uint32_t index) noexcept {
+  const Slot& slot = slots_[index];
+  lanes_[slot.drive].remove(slot.request.op, slot.request.io_class, index);
+}
+
 std::optional<IoCompletion> RequestBook::finish(const Piece& piece, TransferEnd end) noexcept {
   Slot& slot = slots_[piece.slot];
-  const std::size_t d = direction(slot.request.op);
-  in_flight_bytes_[d] -= piece.transfer.bytes;
-  --pieces_in_flight_;
+  lanes_[slot.drive].landed(slot.request.op, piece.transfer.bytes);
   --slot.pieces;
   slot.retries += piece.transfer.retries;
   stats_.retries += piece.transfer.retries;
   stats_.short_transfers += piece.transfer.shorts;
+  stats_.direct_refused += end.direct_refused;
   if (end.code != Errc::kOk) {
     const bool waiting = slot.code == Errc::kOk && slot.handed_out < slot.request.bytes;
-    if (waiting) lanes_[d].remove(slot.request.io_class, piece.slot);
+    if (waiting) take_from_lane(piece.slot);
     const std::uint64_t at = piece.request_offset + piece.transfer.done;
     if (slot.code == Errc::kOk || at < slot.fail_at) {  // the first failure by place is reported
       slot.code = end.code;
@@ -116,7 +128,7 @@ std::optional<IoCompletion> RequestBook::drop_one(Errc code, int sys_errno) noex
   for (std::uint32_t index = oldest_; index != kNoIndex; index = slots_[index].newer) {
     Slot& slot = slots_[index];
     if (slot.handed_out != 0 || slot.code != Errc::kOk) continue;
-    lanes_[direction(slot.request.op)].remove(slot.request.io_class, index);
+    take_from_lane(index);
     slot.code = code;
     slot.sys_errno = sys_errno;
     return end(index);

@@ -3,15 +3,13 @@
 /// The bookkeeping of a queue over real files: requests, their pieces, credits, statistics.
 ///
 /// A request is cut into pieces of at most piece_bytes that do not cross a 2 MiB boundary of
-/// memory (physically contiguous pieces are what a drive likes), in order, while the bytes in
-/// flight of its direction stay within the credit.
+/// memory (physically contiguous pieces are what a drive likes), in order, as the lanes of its
+/// drive allow (drive_lanes.hpp). Drives take turns.
 /// Invariants
 ///   1. A request is waiting (in a lane) exactly while it has bytes that were not handed out and no
 ///      piece of it has failed.
 ///   2. It ends exactly once: when it waits no more and none of its pieces is in flight.
-///   3. in_flight_bytes of a direction is the sum of its pieces in flight; at most the credit,
-///      except for a lone piece larger than that.
-///   4. Ordinary threads never take the last kReserve free slots: those are for requests submitted
+///   3. Ordinary threads never take the last kReserve free slots: those are for requests submitted
 ///      from inside completions, which must not wait for the queue they run on.
 /// No allocation after construction. Threads: none; the owner holds its lock around every call.
 
@@ -19,7 +17,7 @@
 #include <optional>
 #include <vector>
 
-#include "io/class_lanes.hpp"
+#include "io/drive_lanes.hpp"
 #include "io/posix_file.hpp"
 
 namespace penstock {
@@ -27,7 +25,8 @@ namespace penstock {
 /// A contiguous part of a request, on its way to the kernel.
 struct Piece {
   std::uint32_t slot = 0;
-  const PosixFile* file = nullptr;  // kept open by the request
+  PosixFile* file = nullptr;  // kept open by the request
+  IoClass io_class = IoClass::kDemand;
   std::byte* memory = nullptr;
   std::uint64_t offset_bytes = 0;    ///< in the file
   std::uint64_t request_offset = 0;  ///< in the request
@@ -38,8 +37,11 @@ class RequestBook {
  public:
   static constexpr std::uint32_t kRequests = 16384;
   static constexpr std::uint32_t kReserve = 4096;
+  /// Drives beyond these share the lanes of the last.
+  static constexpr std::size_t kDrives = 64;
 
-  explicit RequestBook(const QueueOptions& options);
+  /// `pieces`: most that may be on their way to one drive; 0: as many as the credits allow.
+  explicit RequestBook(const QueueOptions& options, std::uint32_t pieces = 0);
 
   /// How many requests may be added now, by an ordinary thread or from inside a completion.
   [[nodiscard]] std::size_t room(bool from_completion) const noexcept {
@@ -60,9 +62,10 @@ class RequestBook {
 
   /// An error that belongs to no request.
   void count_error() noexcept { ++stats_.errors; }
+  /// A file whose piece goes on; those whose piece ends come with it.
+  void count_direct_refused() noexcept { ++stats_.direct_refused; }
 
   [[nodiscard]] std::uint64_t in_flight() const noexcept { return in_flight_; }
-  [[nodiscard]] std::uint64_t pieces_in_flight() const noexcept { return pieces_in_flight_; }
   [[nodiscard]] IoStats stats(std::uint64_t now_ns) const noexcept;
   /// "3 requests are still in flight, the oldest for 12 ms".
   [[nodiscard]] std::string describe(std::uint64_t now_ns) const;
@@ -71,6 +74,7 @@ class RequestBook {
   struct Slot {
     IoRequest request;
     PosixFilePtr file;
+    std::uint32_t drive = 0;  // index of its lanes
     std::uint64_t submitted_ns = 0;
     std::uint64_t handed_out = 0;  // bytes
     std::uint64_t fail_at = 0;     // with code: where the first failed piece stopped
@@ -81,18 +85,21 @@ class RequestBook {
     std::uint32_t older = kNoIndex, newer = kNoIndex;  // in order of submission
   };
 
+  [[nodiscard]] std::uint32_t lanes_of(std::uint64_t drive) noexcept;
   [[nodiscard]] std::uint64_t piece_length(const Slot& slot) const noexcept;
+  Piece hand_out(DriveLanes& lanes, IoOp op) noexcept;
+  void take_from_lane(std::uint32_t index) noexcept;
   IoCompletion end(std::uint32_t index) noexcept;
 
   std::uint64_t piece_bytes_;
-  std::uint64_t credit_bytes_[2];  // by IoOp
-  std::uint64_t in_flight_bytes_[2] = {0, 0};
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
-  ClassLanes lanes_[2];
+  std::vector<std::uint32_t> links_;   // of the lanes, by slot
+  std::vector<DriveLanes> lanes_;      // as many as drives may be
+  std::vector<std::uint64_t> drives_;  // whose lanes these are, in order of their first request
   std::uint32_t oldest_ = kNoIndex, newest_ = kNoIndex;
-  std::uint64_t in_flight_ = 0, pieces_in_flight_ = 0;
-  std::size_t turn_ = 0;  // which direction is asked first
+  std::uint64_t in_flight_ = 0;
+  std::size_t turn_ = 0;  // which drive is asked first
   IoStats stats_;
 };
 

@@ -22,7 +22,7 @@ SimQueue::SimQueue(std::shared_ptr<Drive> drive, CompletionSink& sink, const Que
     : drive_(std::move(drive)),
       sink_(sink),
       credit_bytes_{options.read_credit_bytes, options.write_credit_bytes},
-      lanes_{ClassLanes(0), ClassLanes(0)} {
+      lanes_{ClassLanes(links_), ClassLanes(links_)} {
   drive_->queues.push_back(this);
 }
 
@@ -77,7 +77,7 @@ std::uint32_t SimQueue::take_slot() {
   if (free_.empty()) {
     flights_.emplace_back();
     // Doubling, so that a queue of a crash image costs nothing and a busy one seldom grows.
-    for (ClassLanes& lanes : lanes_) lanes.reserve(static_cast<std::uint32_t>(flights_.capacity()));
+    links_.resize(flights_.capacity());
     return static_cast<std::uint32_t>(flights_.size() - 1);
   }
   const std::uint32_t index = free_.back();

@@ -69,6 +69,7 @@ class SimQueue : public StorageQueue {
   std::uint64_t started_bytes_[2] = {0, 0};
   std::vector<std::unique_ptr<Flight>> flights_;
   std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> links_;  // of the lanes, by index of a flight
   ClassLanes lanes_[2];
   std::uint64_t next_order_ = 0;
   bool closing_ = false;

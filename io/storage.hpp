@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,12 +32,30 @@ struct OpenOptions {
 
 enum class QueueBackend : std::uint8_t { kAuto, kUring, kThreads };
 
+/// The drives of one NUMA node, as far as a queue needs to know them.
+struct IoNode {
+  std::vector<int> cpus;              ///< where their I/O thread runs; empty: anywhere
+  std::vector<std::uint64_t> drives;  ///< as the storage's DriveNamer names them
+};
+
 struct QueueOptions {
   QueueBackend backend = QueueBackend::kAuto;  ///< auto: io_uring, or threads with the reason
   std::uint32_t piece_bytes = 1U << 20;        ///< requests are cut into pieces of this size
-  std::uint32_t read_credit_bytes = 8U << 20;  ///< bytes in flight; one queue per drive
+  std::uint32_t read_credit_bytes = 8U << 20;  ///< in flight to each drive
   std::uint32_t write_credit_bytes = 4U << 20;
-  std::uint32_t threads = 4;  ///< of the thread backend
+  /// Planned share of reads in the bytes of a step: while both wait for a drive, reads and writes
+  /// go in this proportion. 0: they take turns.
+  double read_share = 0.0;
+  /// Tells the kernel's elevator, too, what is urgent. Without it a lone read behind a stream of
+  /// others takes up to half a second where the elevator sorts by place (mq-deadline).
+  bool priorities = true;
+  /// Memory that transfers will use, lent for the queue's life: io_uring keeps its pages pinned,
+  /// which spares CPU time. What the kernel does not take (limits) is transferred all the same.
+  std::vector<std::span<std::byte>> memory{};
+  std::uint32_t threads = 4;  ///< of the thread backend, for each drive
+  std::uint32_t drives = 1;   ///< how many are expected: the thread backend's number of threads
+  /// One I/O thread for each; drives that no node names belong to the first. Empty: one thread.
+  std::vector<IoNode> nodes{};
 };
 
 class Storage {
@@ -108,6 +127,11 @@ class Storage {
 };
 
 /// The operating system's files.
-std::unique_ptr<Storage> make_posix_storage();
+/// A number for the drive under a device of the system: files with the same number share the
+/// drive's credit. Must not throw.
+using DriveNamer = std::function<std::uint64_t(std::uint32_t major, std::uint32_t minor)>;
+
+/// The operating system's files. Without a namer each filesystem counts as a drive of its own.
+std::unique_ptr<Storage> make_posix_storage(DriveNamer namer = {});
 
 }  // namespace penstock

@@ -6,7 +6,8 @@
 ///            (reads) until the request's completion. A queue never frees or reuses it.
 /// Alignment: offset, length and address are multiples of the file's alignment_bytes().
 /// Threads:   submit() may be called from any thread, a completion callback included. It waits only
-///            while 16384 requests are in flight, and never inside a callback. Completions arrive
+///            while 16384 requests are in flight (at most 150 s, then kTimeout), and never inside a
+///            callback. Completions arrive
 ///            on the queue's own thread(s), or, in the simulation, on the thread that drives the
 ///            timeline.
 /// Errors:    every request gets exactly one completion with its own result. Short transfers are
@@ -45,7 +46,8 @@ struct IoRequest {
 
 struct IoCompletion {
   std::uint64_t cookie = 0;
-  Errc code = Errc::kOk;    ///< kOk, kIo, kNoSpace, kCancelled (dropped before the kernel had it)
+  Errc code = Errc::kOk;    ///< kOk, kIo, kNoSpace, kInternal (a bug of ours), kCancelled (dropped
+                            ///< before the kernel had it)
   int sys_errno = 0;        ///< 0 with kIo: the file ended early
   std::uint64_t bytes = 0;  ///< transferred; equals the request's on kOk
   std::uint32_t retries = 0;
@@ -61,6 +63,7 @@ class CompletionSink {
 struct IoStats {
   std::uint64_t reads = 0, writes = 0, read_bytes = 0, write_bytes = 0;
   std::uint64_t retries = 0, short_transfers = 0, errors = 0;
+  std::uint64_t direct_refused = 0;       ///< files whose transfers go through the page cache since
   std::uint64_t in_flight_requests = 0;   ///< submitted, not yet completed
   std::uint64_t oldest_in_flight_ns = 0;  ///< age of the oldest request; 0 when there is none
 };
@@ -71,9 +74,11 @@ class StorageQueue {
   /// the kernel still owns its memory.
   virtual ~StorageQueue() = default;
 
-  /// Copies the requests in; all or nothing. Errors: kArgument (misaligned, unknown file, names the
-  /// request), kState (the queue is shutting down, or a callback submits more than the 4096 places
-  /// kept for callbacks), kInternal (the queue has failed for good).
+  /// Copies the requests in; all or nothing, unless it returns kTimeout or the queue has several
+  /// I/O threads and fails: what was taken before completes all the same. Errors: kArgument
+  /// (misaligned, unknown file, names the request), kState (the queue is shutting down, or a
+  /// callback submits more than the 4096 places kept for callbacks), kInternal (the queue has
+  /// failed for good).
   virtual Status submit(std::span<const IoRequest> requests) noexcept = 0;
 
   /// Completes with kCancelled every request the kernel has not been given; returns how many.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "io/io_thread.hpp"
 #include "io/queue_backends.hpp"
 #include "io/queue_state.hpp"
 
@@ -16,10 +17,17 @@ constexpr std::uint32_t kThreadsMax = 64;
 
 class ThreadQueueState final : public QueueState {
  public:
-  using QueueState::QueueState;
+  ThreadQueueState(std::shared_ptr<PosixFileTable> files, CompletionSink& sink,
+                   const QueueOptions& options)
+      : QueueState(std::move(files), sink, options, std::max(options.threads, 1U)),
+        node_(options.nodes.empty() ? IoNode{} : options.nodes.front()),
+        priorities_(options.priorities) {}
 
   /// Body of each I/O thread: until the queue closes and nothing is left to do.
   void work() noexcept {
+    settle_io_thread(node_);
+    const IoPriorities priorities = priorities_ ? io_priorities() : IoPriorities{};
+    int priority = 0;
     std::unique_lock lock(mutex);
     for (;;) {
       std::optional<Piece> piece = book.next_piece();
@@ -29,6 +37,8 @@ class ThreadQueueState final : public QueueState {
         continue;
       }
       lock.unlock();
+      const int wanted = priorities[static_cast<std::size_t>(piece->io_class)];
+      if (wanted != priority && set_io_priority(wanted)) priority = wanted;
       const TransferEnd end =
           transfer_blocking(*piece->file, piece->transfer, piece->offset_bytes, piece->memory);
       lock.lock();
@@ -42,6 +52,8 @@ class ThreadQueueState final : public QueueState {
  private:
   void wake() noexcept override { work_.notify_all(); }
 
+  const IoNode node_;
+  const bool priorities_;
   std::condition_variable work_;
 };
 
@@ -100,7 +112,9 @@ Result<std::unique_ptr<StorageQueue>> make_thread_queue(std::shared_ptr<PosixFil
                                                         std::string reason) {
   auto state = std::make_shared<ThreadQueueState>(std::move(files), sink, options);
   auto queue = std::make_unique<ThreadQueue>(std::move(state), std::move(reason));
-  PENSTOCK_CHECK_OK(queue->start(std::clamp(options.threads, 1U, kThreadsMax)));
+  const std::uint64_t threads = std::uint64_t{options.threads} * std::max(options.drives, 1U);
+  PENSTOCK_CHECK_OK(
+      queue->start(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(threads, 1, kThreadsMax))));
   return std::unique_ptr<StorageQueue>(std::move(queue));
 }
 

@@ -28,6 +28,9 @@ Verdict judge_error(Transfer& transfer, int error) {
     case EDQUOT:
     case EFBIG:
       return fail(Errc::kNoSpace, error);
+    case EFAULT:
+    case EBADF:
+      return fail(Errc::kInternal, error);
     default:
       return fail(Errc::kIo, error);
   }

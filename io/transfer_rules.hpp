@@ -8,6 +8,7 @@
 ///   short, unaligned, or zero    read: the file ended early; write: no space
 ///   EIO, ENODATA, EILSEQ         read: once more; write: fail
 ///   ENOSPC, EDQUOT, EFBIG        fail with kNoSpace
+///   EFAULT, EBADF                fail with kInternal: memory or file is gone, which is our fault
 ///   anything else                fail with kIo
 
 #include <cstdint>

@@ -50,7 +50,9 @@ Status UringQueueState::open_ring() {
   auto words = open_uring(ring_, kPieces);
   if (!words) return std::move(words).error();
   has_ring_ = true;
-  description_ = std::move(words).value();
+  memory_.lend(ring_, options_.memory);
+  if (options_.priorities) priorities_ = io_priorities();
+  description_ = fmt::format("{}, {}, {}", words.value(), memory_.words(), words_of(priorities_));
   return ok();
 }
 
@@ -61,6 +63,7 @@ Status UringQueueState::wait_started() {
 }
 
 void UringQueueState::run() noexcept {
+  settle_io_thread(options_.nodes.empty() ? IoNode{} : options_.nodes.front());
   Status opened = open_ring();
   const bool good = opened.ok();
   {
@@ -114,11 +117,15 @@ void UringQueueState::prepare_piece(std::uint64_t name) {
   std::byte* memory = piece.memory + piece.transfer.done;
   const auto bytes = static_cast<unsigned>(piece.transfer.bytes - piece.transfer.done);
   const std::uint64_t offset = piece.offset_bytes + piece.transfer.done;
+  const int file = piece.file->descriptor(), place = memory_.find(memory, bytes);
   if (piece.transfer.op == IoOp::kRead) {
-    io_uring_prep_read(sqe, piece.file->descriptor(), memory, bytes, offset);
+    place < 0 ? io_uring_prep_read(sqe, file, memory, bytes, offset)
+              : io_uring_prep_read_fixed(sqe, file, memory, bytes, offset, place);
   } else {
-    io_uring_prep_write(sqe, piece.file->descriptor(), memory, bytes, offset);
+    place < 0 ? io_uring_prep_write(sqe, file, memory, bytes, offset)
+              : io_uring_prep_write_fixed(sqe, file, memory, bytes, offset, place);
   }
+  sqe->ioprio = static_cast<std::uint16_t>(priorities_[static_cast<std::size_t>(piece.io_class)]);
   io_uring_sqe_set_data64(sqe, name);
 }
 
@@ -191,13 +198,36 @@ void UringQueueState::reap() {
   }
 }
 
+/// Whether `result` only says that a feature was promised too much; then it is not used any more.
+bool UringQueueState::drop_feature(const Piece& piece, std::int32_t result) {
+  if (result == -EOPNOTSUPP && memory_.find(piece.memory, piece.transfer.bytes) >= 0) {
+    memory_.forget();
+    return true;
+  }
+  if (result == -EPERM && priorities_ != IoPriorities{}) {
+    priorities_ = {};
+    return true;
+  }
+  return false;
+}
+
 void UringQueueState::completed(std::uint64_t name, std::int32_t result) {
   Piece* piece = pieces_.find(name);
   if (piece == nullptr) {
     unknown_completion(name);
     return;
   }
-  const Verdict verdict = judge(piece->transfer, result, piece->file->step_bytes());
+  if (drop_feature(*piece, result)) {
+    ++piece->transfer.retries;
+    delayed_.push_back({0, name});
+    return;
+  }
+  std::uint64_t refused = 0;
+  const Verdict verdict = judge_on(*piece->file, piece->transfer, result, refused);
+  if (refused != 0) {
+    const std::lock_guard lock(mutex);
+    book.count_direct_refused();
+  }
   switch (verdict.move) {
     case NextMove::kContinue:
     case NextMove::kRetryNow:
@@ -214,7 +244,7 @@ void UringQueueState::completed(std::uint64_t name, std::int32_t result) {
   pieces_.release(name);
   std::unique_lock lock(mutex);
   const std::optional<IoCompletion> completion =
-      book.finish(ended, {verdict.code, verdict.sys_errno});
+      book.finish(ended, {verdict.code, verdict.sys_errno, 0});
   if (completion) deliver(lock, *completion);
 }
 
@@ -290,17 +320,6 @@ Result<std::unique_ptr<StorageQueue>> make_uring_queue(std::shared_ptr<PosixFile
   auto queue = std::make_unique<UringQueue>(std::move(state));
   PENSTOCK_CHECK_OK(queue->start());
   return std::unique_ptr<StorageQueue>(std::move(queue));
-}
-
-Result<std::unique_ptr<StorageQueue>> make_posix_queue(std::shared_ptr<PosixFileTable> files,
-                                                       CompletionSink& sink,
-                                                       const QueueOptions& options) {
-  if (options.backend == QueueBackend::kThreads) {
-    return make_thread_queue(std::move(files), sink, options, "the options ask for threads");
-  }
-  auto queue = make_uring_queue(files, sink, options);
-  if (queue || options.backend == QueueBackend::kUring) return queue;
-  return make_thread_queue(std::move(files), sink, options, std::move(queue).error().message);
 }
 
 }  // namespace penstock

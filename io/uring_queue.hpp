@@ -11,8 +11,10 @@
 
 #include <condition_variable>
 
+#include "io/io_thread.hpp"
 #include "io/piece_table.hpp"
 #include "io/queue_state.hpp"
+#include "io/ring_memory.hpp"
 
 namespace penstock {
 
@@ -20,7 +22,7 @@ class UringQueueState final : public QueueState {
  public:
   UringQueueState(std::shared_ptr<PosixFileTable> files, CompletionSink& sink,
                   const QueueOptions& options)
-      : QueueState(std::move(files), sink, options), pieces_(kPieces) {
+      : QueueState(std::move(files), sink, options), options_(options), pieces_(kPieces) {
     delayed_.reserve(kPieces);  // a retry must not need memory
   }
   ~UringQueueState() override;
@@ -55,8 +57,13 @@ class UringQueueState final : public QueueState {
   void unknown_completion(std::uint64_t name);
   void fail_queue(int error);
 
+  [[nodiscard]] bool drop_feature(const Piece& piece, std::int32_t result);
+
   // Of the I/O thread alone.
+  const QueueOptions options_;
   io_uring ring_{};
+  RingMemory memory_;
+  IoPriorities priorities_{};
   bool has_ring_ = false;
   PieceTable pieces_;
   struct Delayed {

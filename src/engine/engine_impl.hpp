@@ -115,6 +115,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   Status start();
   Status hand_out_weights();
   Status measure();
+  [[nodiscard]] QueueOptions queue_options() const;
   Status hand_out(const Range& range, std::span<std::byte> bounce);
 
   // --- engine_monitor.cpp

@@ -241,6 +241,21 @@ Status EngineImpl::measure() {
   return ok();
 }
 
+/// The caller's wishes, and what only the engine knows: its frames, its drives, its traffic.
+QueueOptions EngineImpl::queue_options() const {
+  QueueOptions queue = options_.queue;
+  if (arena_->bytes() > 0) queue.memory = {{arena_->data(), arena_->bytes()}};
+  queue.drives = static_cast<std::uint32_t>(1 + options_.further_directories.size());
+  if (queue.read_share == 0.0) {
+    // Of the forward, where states go both ways; the backward only reads (and spills).
+    const Plan::Traffic& traffic = plan_.traffic;
+    const auto writes = static_cast<double>(traffic.hi_write + traffic.state_write);
+    const auto reads = static_cast<double>(traffic.hi_write + traffic.state_read + traffic.spill);
+    if (writes > 0.0) queue.read_share = reads / (reads + writes);
+  }
+  return queue;
+}
+
 Status EngineImpl::start() {
   store_->set_block_namer([this](std::size_t block) { return block_name(block); });
   table_ = std::make_unique<SlotTable>(store_->make_table());
@@ -260,7 +275,7 @@ Status EngineImpl::start() {
   scheduler_ = std::make_unique<Scheduler>(plan_, *table_, versions);
   scheduler_->set_sweep(model_.level == Level::kStates);
   last_commit_ns_ = parts_.now_ns();
-  PENSTOCK_TAKE(queue, parts_.storage.make_queue(*this, options_.queue));
+  PENSTOCK_TAKE(queue, parts_.storage.make_queue(*this, queue_options()));
   queue_ = std::move(queue);
   if (!store_->open_note().empty()) {  // an older commit was taken: never without a word
     PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "{}: {}", options_.directory,

@@ -53,6 +53,8 @@ TEST(TransferRulesTest, EveryErrorHasItsCode) {
       {IoOp::kWrite, -EDQUOT, 4096, NextMove::kFail, Errc::kNoSpace, EDQUOT},
       {IoOp::kWrite, -EFBIG, 4096, NextMove::kFail, Errc::kNoSpace, EFBIG},
       {IoOp::kRead, -EINVAL, 4096, NextMove::kFail, Errc::kIo, EINVAL},
+      {IoOp::kRead, -EFAULT, 4096, NextMove::kFail, Errc::kInternal, EFAULT},
+      {IoOp::kWrite, -EBADF, 4096, NextMove::kFail, Errc::kInternal, EBADF},
       {IoOp::kRead, -ENOMEM, 4096, NextMove::kRetryLater, Errc::kOk, 0},
       {IoOp::kRead, 8193, 4096, NextMove::kFail, Errc::kInternal, 0},
       {IoOp::kRead, 8192, 4096, NextMove::kDone, Errc::kOk, 0},
@@ -71,7 +73,8 @@ TEST(TransferRulesTest, EveryErrorHasItsCode) {
 }
 
 TEST(ClassLanesTest, UrgentGoesFirstInOrderAndNobodyStarves) {
-  ClassLanes lanes(1000);
+  std::vector<std::uint32_t> links(1000);
+  ClassLanes lanes(links);
   lanes.push(IoClass::kWriteBack, 999);
   for (std::uint32_t i = 0; i < 100; ++i) lanes.push(IoClass::kDemand, i);
   std::uint32_t before = 0;
@@ -91,7 +94,8 @@ TEST(ClassLanesTest, UrgentGoesFirstInOrderAndNobodyStarves) {
 
 TEST(ClassLanesTest, AnIndexCanBeTakenFromAnywhere) {
   for (const std::uint32_t victim : {0U, 1U, 2U}) {
-    ClassLanes lanes(4);
+    std::vector<std::uint32_t> links(4);
+    ClassLanes lanes(links);
     for (std::uint32_t i = 0; i < 3; ++i) lanes.push(IoClass::kPrefetch, i);
     lanes.remove(IoClass::kPrefetch, victim);
     lanes.push(IoClass::kPrefetch, 3);
