@@ -26,6 +26,9 @@ class CountingQueue final : public StorageQueue {
   std::size_t drop_queued() noexcept override { return inner_->drop_queued(); }
   Status drain(std::uint64_t timeout_ns) noexcept override { return inner_->drain(timeout_ns); }
   IoStats stats() const noexcept override { return inner_->stats(); }
+  std::size_t drive_stats(std::span<DriveStats> into) const noexcept override {
+    return inner_->drive_stats(into);
+  }
   std::string backend() const override { return inner_->backend(); }
   std::string backend_reason() const override { return inner_->backend_reason(); }
 

@@ -48,6 +48,7 @@ class CountingStorage final : public Storage {
   std::uint32_t alignment_bytes(FileId file) const override {
     return inner_->alignment_bytes(file);
   }
+  std::uint64_t drive(FileId file) const override { return inner_->drive(file); }
   bool is_direct(FileId file) const override { return inner_->is_direct(file); }
   Status preallocate(FileId file, std::uint64_t bytes) override {
     return inner_->preallocate(file, bytes);

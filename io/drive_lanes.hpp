@@ -61,7 +61,8 @@ class DriveLanes {
   [[nodiscard]] std::uint32_t front(IoOp op) const noexcept { return lanes(op).front(); }
 
   /// A piece of front(op) goes to the drive; `last`: nothing of its request is left to send.
-  void sent(IoOp op, std::uint64_t bytes, bool last) noexcept {
+  void sent(IoOp op, std::uint64_t bytes, bool last, std::uint64_t now_ns = 0) noexcept {
+    if (in_flight_bytes_[0] + in_flight_bytes_[1] == 0) busy_since_ns_ = now_ns;
     in_flight_bytes_[at(op)] += bytes;
     --pieces_left_;
     const bool contended = !lanes(other(op)).empty();
@@ -71,9 +72,17 @@ class DriveLanes {
     lead_ += op == IoOp::kRead ? length * (1.0 - read_share_) : -length * read_share_;
     if (!contended) lead_ = std::clamp(lead_, -kLead, kLead);  // nobody was kept waiting
   }
-  void landed(IoOp op, std::uint64_t bytes) noexcept {
+  void landed(IoOp op, std::uint64_t bytes, std::uint64_t now_ns = 0) noexcept {
     in_flight_bytes_[at(op)] -= bytes;
     ++pieces_left_;
+    (op == IoOp::kRead ? stats_.read_bytes : stats_.write_bytes) += bytes;
+    if (in_flight_bytes_[0] + in_flight_bytes_[1] == 0) stats_.busy_ns += now_ns - busy_since_ns_;
+  }
+  /// Without number and age, which the owner knows.
+  [[nodiscard]] DriveStats stats(std::uint64_t now_ns) const noexcept {
+    DriveStats stats = stats_;
+    if (in_flight_bytes_[0] + in_flight_bytes_[1] != 0) stats.busy_ns += now_ns - busy_since_ns_;
+    return stats;
   }
 
  private:
@@ -104,6 +113,8 @@ class DriveLanes {
   double read_share_;  // 0: reads and writes take turns
   double lead_ = 0.0;  // bytes by which reads are ahead of their share
   std::uint32_t pieces_left_;
+  std::uint64_t busy_since_ns_ = 0;
+  DriveStats stats_;
   IoOp last_ = IoOp::kWrite;
 };
 

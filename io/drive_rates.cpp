@@ -14,22 +14,21 @@ namespace penstock {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = 1U << 20;
-constexpr std::size_t kDepth = 8;  // 8 MiB in flight: more buys latency, not throughput
+constexpr std::size_t kDepth = 8;  // for each region: more buys latency, not throughput
 constexpr std::uint64_t kDeadlineNs = 10'000'000'000;
 
 /// Keeps `kDepth` pieces in flight from the completions themselves until the time is over.
 class Stream final : public CompletionSink {
  public:
-  Stream(IoOp op, FileId file, std::uint64_t offset, std::uint64_t bytes,
-         std::span<std::byte> memory)
-      : op_(op), file_(file), offset_(offset), pieces_(bytes / kPieceBytes), memory_(memory) {}
+  Stream(IoOp op, std::span<const DriveRegion> regions, std::span<std::byte> memory)
+      : op_(op), regions_(regions), memory_(memory) {}
 
   Result<double> run(StorageQueue& queue, double seconds) {
     queue_ = &queue;
     const std::uint64_t start = now_ns();
     end_ns_ = start + static_cast<std::uint64_t>(seconds * 1e9);
     const std::size_t depth =
-        std::min<std::uint64_t>({kDepth, memory_.size() / kPieceBytes, pieces_});
+        std::min<std::uint64_t>(kDepth * regions_.size(), memory_.size() / kPieceBytes);
     for (std::size_t i = 0; i < depth; ++i) PENSTOCK_CHECK_OK(submit(i));
     std::unique_lock lock(mutex_);
     const bool done = changed_.wait_for(lock, std::chrono::nanoseconds(kDeadlineNs),
@@ -74,13 +73,15 @@ class Stream final : public CompletionSink {
     std::uint64_t piece = 0;
     {
       const std::lock_guard lock(mutex_);
-      piece = next_piece_++ % pieces_;
+      piece = next_piece_++;
       ++in_flight_;
     }
+    const DriveRegion& region = regions_[piece % regions_.size()];
+    const std::uint64_t at = piece / regions_.size() % (region.bytes / kPieceBytes);
     const IoRequest request{op_,
-                            IoClass::kDemand,
-                            file_,
-                            offset_ + piece * kPieceBytes,
+                            IoClass::kPrefetch,
+                            region.file,
+                            region.offset_bytes + at * kPieceBytes,
                             memory_.data() + place * kPieceBytes,
                             kPieceBytes,
                             place};
@@ -93,8 +94,7 @@ class Stream final : public CompletionSink {
   }
 
   const IoOp op_;
-  const FileId file_;
-  const std::uint64_t offset_, pieces_;
+  const std::span<const DriveRegion> regions_;
   const std::span<std::byte> memory_;
   StorageQueue* queue_ = nullptr;
   std::uint64_t end_ns_ = 0;
@@ -108,18 +108,25 @@ class Stream final : public CompletionSink {
 
 }  // namespace
 
-Result<DriveRates> measure_drive(Storage& storage, FileId file, std::uint64_t offset_bytes,
-                                 std::uint64_t bytes, std::span<std::byte> memory, double seconds) {
-  if (bytes < 2 * kPieceBytes || memory.size() < 2 * kPieceBytes) {
+Result<DriveRates> measure_drives(Storage& storage, std::span<const DriveRegion> regions,
+                                  std::span<std::byte> memory, double seconds,
+                                  const QueueOptions& options) {
+  const bool small = std::any_of(regions.begin(), regions.end(), [](const DriveRegion& region) {
+    return region.bytes < 2 * kPieceBytes;
+  });
+  if (regions.empty() || small || memory.size() < 2 * kPieceBytes) {
     return make_error(Errc::kArgument,
-                      fmt::format("measure drive: needs 2 MiB of file and memory, has {} and {} "
-                                  "bytes",
-                                  bytes, memory.size()));
+                      fmt::format("measure drive: needs 2 MiB of each file and of memory, has {} "
+                                  "bytes of memory",
+                                  memory.size()));
   }
+  QueueOptions own = options;
+  own.read_share = 0.0;
+  own.memory = {memory};
   DriveRates rates;
   for (const IoOp op : {IoOp::kWrite, IoOp::kRead}) {
-    Stream stream(op, file, offset_bytes, bytes, memory);
-    PENSTOCK_TRY(queue, storage.make_queue(stream, {}), "measure drive");
+    Stream stream(op, regions, memory);
+    PENSTOCK_TRY(queue, storage.make_queue(stream, own), "measure drive");
     PENSTOCK_TRY(rate, stream.run(*queue, seconds), "measure drive");
     if (op == IoOp::kWrite) rates.written_bytes = stream.moved_bytes();
     (op == IoOp::kWrite ? rates.write_bytes_per_second : rates.read_bytes_per_second) = rate;

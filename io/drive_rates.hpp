@@ -2,11 +2,10 @@
 
 /// What a drive gives: sequential reads and writes through a queue, measured for a moment.
 ///
-/// Writes go to a region the caller owns and whose content does not matter; they overwrite, so the
-/// rates are those of steady state once the region has been written. The region should be larger
-/// than a few hundred MiB to say something about the drive rather than its cache.
-/// Threads: blocks its caller. Errors: those of the queue; kTimeout after ten seconds per
-/// direction.
+/// Writes go to regions the caller owns; they overwrite, so the rates are those of steady state
+/// once a region has been written. The region should be larger than a few hundred MiB to say
+/// something about the drive rather than its cache. Threads: blocks its caller. Errors: those of
+/// the queue; kTimeout after ten seconds per direction.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +22,18 @@ struct DriveRates {
   std::uint64_t written_bytes = 0;  ///< what measuring cost the drive
 };
 
-/// Uses `memory` (page aligned, at least 2 MiB) for transfers of 1 MiB within
-/// [offset, offset + bytes) of the file: writes for about `seconds`, then reads.
-Result<DriveRates> measure_drive(Storage& storage, FileId file, std::uint64_t offset_bytes,
-                                 std::uint64_t bytes, std::span<std::byte> memory, double seconds);
+/// A part of a file whose content does not matter.
+struct DriveRegion {
+  FileId file = 0;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t bytes = 0;  ///< at least 2 MiB; only whole MiB are used
+};
+
+/// Uses `memory` (page aligned, at least 2 MiB) for transfers of 1 MiB: writes for about `seconds`,
+/// then reads. Of several regions each gets as many transfers as the others, at once, so the rates
+/// are those of all together; regions on one drive share it as they will later.
+Result<DriveRates> measure_drives(Storage& storage, std::span<const DriveRegion> regions,
+                                  std::span<std::byte> memory, double seconds,
+                                  const QueueOptions& options = {});
 
 }  // namespace penstock

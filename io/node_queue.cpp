@@ -66,6 +66,14 @@ class NodeQueue final : public StorageQueue {
     return all;
   }
 
+  std::size_t drive_stats(std::span<DriveStats> into) const noexcept override {
+    std::size_t count = 0;
+    for (const auto& queue : queues_) {
+      count += queue->drive_stats(into.subspan(std::min(count, into.size())));
+    }
+    return count;
+  }
+
   std::string backend() const override { return queues_.front()->backend(); }
   std::string backend_reason() const override {
     return fmt::format("{}, {} I/O threads, one for each NUMA node with drives",

@@ -94,6 +94,10 @@ class PosixStorage final : public Storage {
     const PosixFilePtr found = files_->find(file);
     return found ? found->alignment_bytes() : static_cast<std::uint32_t>(kPageBytes);
   }
+  std::uint64_t drive(FileId file) const override {
+    const PosixFilePtr found = files_->find(file);
+    return found ? found->drive() : 0;
+  }
   bool is_direct(FileId file) const override {
     const PosixFilePtr found = files_->find(file);
     return found && found->direct();

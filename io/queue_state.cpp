@@ -102,6 +102,12 @@ IoStats QueueState::stats() noexcept {
   return book.stats(steady_now_ns());
 }
 
+std::size_t QueueState::drive_stats(std::span<DriveStats> into) noexcept {
+  if (!home_.is_here()) return 0;
+  const std::lock_guard lock(mutex);
+  return book.drive_stats(into, steady_now_ns());
+}
+
 bool QueueState::shut_down() noexcept {
   if (!home_.is_here()) return false;
   {

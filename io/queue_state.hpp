@@ -43,6 +43,7 @@ class QueueState {
   std::size_t drop_queued(Errc code, int sys_errno) noexcept;
   Status drain(std::uint64_t timeout_ns) noexcept;
   [[nodiscard]] IoStats stats() noexcept;
+  std::size_t drive_stats(std::span<DriveStats> into) noexcept;
 
   /// Refuses further requests and cancels those the kernel has nothing of; waits, bounded, for the
   /// rest; then no completion is delivered any more. False when something is still in flight.

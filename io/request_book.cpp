@@ -91,7 +91,7 @@ Piece RequestBook::hand_out(DriveLanes& lanes, IoOp op) noexcept {
                     Transfer{op, bytes}};
   slot.handed_out += bytes;
   ++slot.pieces;
-  lanes.sent(op, bytes, slot.handed_out == slot.request.bytes);
+  lanes.sent(op, bytes, slot.handed_out == slot.request.bytes, steady_now_ns());
   return piece;
 }
 
@@ -102,7 +102,7 @@ void RequestBook::take_from_lane(std::uint32_t index) noexcept {
 
 std::optional<IoCompletion> RequestBook::finish(const Piece& piece, TransferEnd end) noexcept {
   Slot& slot = slots_[piece.slot];
-  lanes_[slot.drive].landed(slot.request.op, piece.transfer.bytes);
+  lanes_[slot.drive].landed(slot.request.op, piece.transfer.bytes, steady_now_ns());
   --slot.pieces;
   slot.retries += piece.transfer.retries;
   stats_.retries += piece.transfer.retries;
@@ -160,6 +160,21 @@ IoStats RequestBook::stats(std::uint64_t now_ns) const noexcept {
   stats.in_flight_requests = in_flight_;
   if (oldest_ != kNoIndex) stats.oldest_in_flight_ns = now_ns - slots_[oldest_].submitted_ns;
   return stats;
+}
+
+std::size_t RequestBook::drive_stats(std::span<DriveStats> into,
+                                     std::uint64_t now_ns) const noexcept {
+  const std::size_t count = std::min(into.size(), drives_.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    into[i] = lanes_[i].stats(now_ns);
+    into[i].drive = drives_[i];
+  }
+  // Newest first, so that the oldest of each drive is what stays.
+  for (std::uint32_t index = newest_; index != kNoIndex; index = slots_[index].older) {
+    const Slot& slot = slots_[index];
+    if (slot.drive < count) into[slot.drive].oldest_in_flight_ns = now_ns - slot.submitted_ns;
+  }
+  return drives_.size();
 }
 
 std::string RequestBook::describe(std::uint64_t now_ns) const {

@@ -67,6 +67,7 @@ class RequestBook {
 
   [[nodiscard]] std::uint64_t in_flight() const noexcept { return in_flight_; }
   [[nodiscard]] IoStats stats(std::uint64_t now_ns) const noexcept;
+  std::size_t drive_stats(std::span<DriveStats> into, std::uint64_t now_ns) const noexcept;
   /// "3 requests are still in flight, the oldest for 12 ms".
   [[nodiscard]] std::string describe(std::uint64_t now_ns) const;
 

@@ -35,7 +35,7 @@ enum class QueueBackend : std::uint8_t { kAuto, kUring, kThreads };
 /// The drives of one NUMA node, as far as a queue needs to know them.
 struct IoNode {
   std::vector<int> cpus;              ///< where their I/O thread runs; empty: anywhere
-  std::vector<std::uint64_t> drives;  ///< as the storage's DriveNamer names them
+  std::vector<std::uint64_t> drives;  ///< as Storage::drive() numbers them
 };
 
 struct QueueOptions {
@@ -67,6 +67,11 @@ class Storage {
   [[nodiscard]] virtual Result<std::uint64_t> size_bytes(FileId file) = 0;
   /// Alignment of offset, length and address for this file; 4096 where the system does not say.
   [[nodiscard]] virtual std::uint32_t alignment_bytes(FileId file) const = 0;
+  /// A number for the drive that the file is on: files with the same number share its credit.
+  [[nodiscard]] virtual std::uint64_t drive(FileId file) const {
+    static_cast<void>(file);
+    return 0;
+  }
   /// Whether transfers bypass the page cache.
   [[nodiscard]] virtual bool is_direct(FileId file) const = 0;
 

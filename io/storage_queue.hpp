@@ -68,6 +68,14 @@ struct IoStats {
   std::uint64_t oldest_in_flight_ns = 0;  ///< age of the oldest request; 0 when there is none
 };
 
+/// What a drive has done for a queue.
+struct DriveStats {
+  std::uint64_t drive = 0;  ///< as Storage::drive() numbers it
+  std::uint64_t read_bytes = 0, write_bytes = 0;
+  std::uint64_t busy_ns = 0;              ///< with something in flight to it
+  std::uint64_t oldest_in_flight_ns = 0;  ///< age of the oldest request for it; 0: none
+};
+
 class StorageQueue {
  public:
   /// Waits (bounded) for everything in flight; what outlives the wait is leaked on purpose, since
@@ -89,6 +97,13 @@ class StorageQueue {
   virtual Status drain(std::uint64_t timeout_ns) noexcept = 0;
 
   [[nodiscard]] virtual IoStats stats() const noexcept = 0;
+
+  /// The same by drive: fills `into` as far as it goes, in order of first use, and returns how many
+  /// drives there are. None in the simulation.
+  virtual std::size_t drive_stats(std::span<DriveStats> into) const noexcept {
+    static_cast<void>(into);
+    return 0;
+  }
 
   /// "io_uring", "threads", "simulated"; and why that one was chosen, in one sentence.
   [[nodiscard]] virtual std::string backend() const = 0;

@@ -95,6 +95,9 @@ class ThreadQueue final : public StorageQueue {
   std::size_t drop_queued() noexcept override { return state_->drop_queued(Errc::kCancelled, 0); }
   Status drain(std::uint64_t timeout_ns) noexcept override { return state_->drain(timeout_ns); }
   IoStats stats() const noexcept override { return state_->stats(); }
+  std::size_t drive_stats(std::span<DriveStats> into) const noexcept override {
+    return state_->drive_stats(into);
+  }
   std::string backend() const override { return "threads"; }
   std::string backend_reason() const override { return reason_; }
 

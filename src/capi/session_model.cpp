@@ -6,6 +6,7 @@
 #include "capi/session.hpp"
 #include "capi/versioned.hpp"
 #include "engine/layout.hpp"
+#include "engine/system_drives.hpp"
 #include "topo/topology.hpp"
 
 namespace penstock::capi {
@@ -323,7 +324,8 @@ Status Session::open() {
     PENSTOCK_TRY(topology, read_topology(), "choosing threads (or set the option)");
     options_.threads = static_cast<std::uint32_t>(topology.usable_threads);
   }
-  storage_ = make_posix_storage();
+  storage_ = make_posix_storage(system_drive_namer());
+  options_.engine.queue.nodes = system_io_nodes(store_directories(options_.engine).all());
   executor_ = make_tbb_executor(static_cast<int>(options_.threads));
   if (executor_ == nullptr) {
     return make_error(Errc::kNoMemory, "the system refuses another thread; ask for fewer");

@@ -90,6 +90,9 @@ struct EngineOptions {
   std::uint32_t block_elements = 0;   ///< 0: chosen (or the store's)
   std::uint32_t commit_every = 0;     ///< K; 0: chosen
   bool scratch = false;
+  /// Of a new store over several drives: what part of the blocks each directory gets. Empty: by the
+  /// measured rates of their drives where measure_drive_seconds allows, else equal.
+  std::vector<std::uint32_t> drive_shares;
   std::uint32_t checkpoints = 0;  ///< of a new store: how many there is room for
   std::uint64_t seed = 0;
   std::uint64_t uuid_seed = 0;  ///< of a new store's id; 0: random
@@ -99,7 +102,7 @@ struct EngineOptions {
   /// Identifies rule, ladder and hyper-parameters that must not change silently; compared on
   /// resume.
   std::string description_json = "{}";  ///< the trainer's own part, kept with the store
-  double measure_drive_seconds = 0.0;   ///< at opening, per direction, on the spill area; 0: no
+  double measure_drive_seconds = 0.0;   ///< at opening, for each direction and drive; 0: no
   std::uint64_t deadline_ns = 120'000'000'000;
 };
 
@@ -202,6 +205,8 @@ class Engine {
   [[nodiscard]] virtual std::string queue_backend() const = 0;
   /// As measured at opening; zeros where it was not.
   [[nodiscard]] virtual DriveRates drive_rates() const = 0;
+  /// How a new store's blocks were dealt to several drives, and why; empty: they were not measured.
+  [[nodiscard]] virtual std::string drive_words() const = 0;
   /// Nanoseconds the trainer has waited inside calls since opening (for I/O, updates, commits).
   [[nodiscard]] virtual std::uint64_t waited_ns() const = 0;
 

@@ -18,6 +18,7 @@
 
 #include "base/counters.hpp"
 #include "base/home_process.hpp"
+#include "engine/drive_watch.hpp"
 #include "engine/engine.hpp"
 #include "engine/layout.hpp"
 #include "engine/ranks.hpp"
@@ -59,6 +60,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   const Counters& counters() const override { return counters_; }
   std::string queue_backend() const override;
   DriveRates drive_rates() const override { return drive_rates_; }
+  std::string drive_words() const override { return drive_words_; }
   std::uint64_t waited_ns() const override;
 
   Status step_begin() override;
@@ -115,6 +117,11 @@ class EngineImpl final : public Engine, private CompletionSink {
   Status start();
   Status hand_out_weights();
   Status measure();
+  Status choose_shares(const StoreDirectories& directories, StoreGeometry& geometry);
+  void watch_drives();
+  Status check_drives(std::uint64_t now_ns);
+  void look_for_slow_drives();
+  [[nodiscard]] std::string tensors_on(FileId file) const;
   [[nodiscard]] QueueOptions queue_options() const;
   Status hand_out(const Range& range, std::span<std::byte> bounce);
 
@@ -240,6 +247,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::vector<std::uint64_t> first_tile_;  // per block, in the per-tile tables
   bool resumed_ = false;
   DriveRates drive_rates_;
+  std::string drive_words_;  // of choose_shares()
   std::vector<std::byte> opened_blob_;
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<Store> store_;
@@ -257,6 +265,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::vector<std::uint8_t> tile_failed_;      // per tile; each written by one task
   std::vector<std::uint64_t> spill_sums_;      // per tile
   std::uint64_t progress_ = 0;                 // events so far
+  std::optional<DriveWatch> drive_watch_;      // none: the queue does not tell drives apart
   std::uint64_t waited_ns_ = 0;                // by callers, in wait_until()
   std::size_t tasks_in_flight_ = 0;
   bool closing_ = false;

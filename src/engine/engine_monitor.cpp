@@ -97,6 +97,7 @@ Status EngineImpl::wait_step(Lock& lock, const char* what, std::uint64_t& last,
     changed_.wait_for(lock, std::chrono::milliseconds(500));
   }
   const std::uint64_t now = parts_.now_ns();
+  PENSTOCK_CHECK_OK(check_drives(now));
   if (progress_ != last) {
     last = progress_;
     since = now;
@@ -340,7 +341,10 @@ void EngineImpl::io_complete(const IoCompletion& completion) noexcept {
                     completion.sys_errno == 0
                         ? std::string("the file ends early")
                         : std::generic_category().message(completion.sys_errno),
-                    committed_step_, remedy),
+                    committed_step_, remedy) +
+            (options_.further_directories.empty()
+                 ? std::string()
+                 : " (on that drive: " + tensors_on(request.file) + ")"),
         completion.sys_errno));
     return;
   }

@@ -72,8 +72,8 @@ Status EngineImpl::create_new(const StoreDirectories& directories, StoreOptions 
   StoreGeometry geometry =
       make_geometry(model_, plan_, describe_model(options_, model_, layout_, plan_),
                     layout_hash(model_, layout_));
-  geometry.drives.assign(directories.size(), 1);
   geometry.pins = options_.scratch ? 0 : options_.checkpoints;
+  PENSTOCK_CHECK_OK(choose_shares(directories, geometry));
   PENSTOCK_TAKE(ranks, ranks_->begin(options_.uuid_seed));
   options.ranks = ranks;
   PENSTOCK_TAKE(store, create_store(parts_.storage, directories, geometry, options));
@@ -221,41 +221,6 @@ void EngineImpl::allocate_tables() {
 
 // --- open ------------------------------------------------------------------------------------
 
-/// Rates of the drive, on spill extents (whose content does not outlive a step) and the frames,
-/// which hold nothing yet.
-Status EngineImpl::measure() {
-  constexpr std::uint64_t kLargestRegion = 256 * kMiB, kSmallestRegion = 8 * kMiB;
-  const std::size_t spills = store_->geometry().spill_bytes.size();
-  if (options_.measure_drive_seconds <= 0.0 || spills == 0) return ok();
-  const DriveExtent first = store_->spill(0), last = store_->spill(spills - 1);
-  const std::uint64_t region =
-      std::min(kLargestRegion, (last.offset_bytes - first.offset_bytes) / kMiB * kMiB);
-  const std::uint64_t memory =
-      std::min<std::uint64_t>(8 * kMiB, plan_.host_bytes / 2 / kMiB * kMiB);
-  if (region < kSmallestRegion || arena_->bytes() < memory) return ok();
-  PENSTOCK_TAKE(rates, measure_drive(parts_.storage, first.file, first.offset_bytes, region,
-                                     {arena_->data(), memory}, options_.measure_drive_seconds));
-  drive_rates_ = rates;
-  counters_.add(Link::kDriveWrite, TensorClass::kOther, TrafficKind::kInitial, rates.written_bytes);
-  std::memset(arena_->data(), 0, memory);
-  return ok();
-}
-
-/// The caller's wishes, and what only the engine knows: its frames, its drives, its traffic.
-QueueOptions EngineImpl::queue_options() const {
-  QueueOptions queue = options_.queue;
-  if (arena_->bytes() > 0) queue.memory = {{arena_->data(), arena_->bytes()}};
-  queue.drives = static_cast<std::uint32_t>(1 + options_.further_directories.size());
-  if (queue.read_share == 0.0) {
-    // Of the forward, where states go both ways; the backward only reads (and spills).
-    const Plan::Traffic& traffic = plan_.traffic;
-    const auto writes = static_cast<double>(traffic.hi_write + traffic.state_write);
-    const auto reads = static_cast<double>(traffic.hi_write + traffic.state_read + traffic.spill);
-    if (writes > 0.0) queue.read_share = reads / (reads + writes);
-  }
-  return queue;
-}
-
 Status EngineImpl::start() {
   store_->set_block_namer([this](std::size_t block) { return block_name(block); });
   table_ = std::make_unique<SlotTable>(store_->make_table());
@@ -277,6 +242,7 @@ Status EngineImpl::start() {
   last_commit_ns_ = parts_.now_ns();
   PENSTOCK_TAKE(queue, parts_.storage.make_queue(*this, queue_options()));
   queue_ = std::move(queue);
+  watch_drives();
   if (!store_->open_note().empty()) {  // an older commit was taken: never without a word
     PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "{}: {}", options_.directory,
                  store_->open_note());

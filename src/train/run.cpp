@@ -9,6 +9,7 @@
 
 #include "base/clock.hpp"
 #include "base/counters.hpp"
+#include "engine/system_drives.hpp"
 #include "model/named_sizes.hpp"
 #include "train/data.hpp"
 #include "train/run_setup.hpp"
@@ -127,6 +128,7 @@ Status Run::open_engine() {
   options.seed = options_.seed;
   options.isa = parts_.isa;
   options.queue.backend = options_.resources.queue;
+  options.queue.nodes = system_io_nodes(store_directories(options).all());
   options.measure_drive_seconds = 0.25;
   options.description_json =
       describe_run(options_, config_, data_->reader(), std::string(model_->matmul().isa()));
@@ -174,6 +176,9 @@ Status Run::announce() {
   start.data = data_->reader().path();
   start.data_kind = data_->reader().kind();
   start.plan = describe(engine_->plan());
+  if (const std::string drives = engine_->drive_words(); !drives.empty()) {
+    start.plan += "; drives: " + drives;
+  }
   start.queue = engine_->queue_backend();
   start.isa = fmt::format("{}, matrices {}", isa_name(parts_.isa), model_->matmul().isa());
   PENSTOCK_TAKE(parameters, parameter_count(config_));

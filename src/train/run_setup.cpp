@@ -16,6 +16,7 @@
 #include "base/clock.hpp"
 #include "base/units.hpp"
 #include "engine/layout.hpp"
+#include "engine/system_drives.hpp"
 #include "topo/topology.hpp"
 
 namespace penstock {
@@ -62,7 +63,7 @@ Result<RunParts> make_run_parts(const RunResources& resources) {
     parts.threads = topology ? static_cast<std::uint32_t>(topology.value().usable_threads)
                              : std::max(1U, std::thread::hardware_concurrency());
   }
-  parts.storage = std::make_unique<CountingStorage>(make_posix_storage());
+  parts.storage = std::make_unique<CountingStorage>(make_posix_storage(system_drive_namer()));
   parts.communicators = make_in_process_group(1);
   parts.executor = make_tbb_executor(static_cast<int>(parts.threads));
   if (parts.executor == nullptr) {

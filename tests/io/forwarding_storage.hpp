@@ -24,6 +24,7 @@ class ForwardingStorage : public Storage {
   Status close(FileId file) override { return under_.close(file); }
   Result<std::uint64_t> size_bytes(FileId file) override { return under_.size_bytes(file); }
   std::uint32_t alignment_bytes(FileId file) const override { return under_.alignment_bytes(file); }
+  std::uint64_t drive(FileId file) const override { return under_.drive(file); }
   bool is_direct(FileId file) const override { return under_.is_direct(file); }
   Status preallocate(FileId file, std::uint64_t bytes) override {
     return under_.preallocate(file, bytes);

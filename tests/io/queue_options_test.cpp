@@ -106,6 +106,15 @@ TEST_P(QueueOptionsTest, RequestsGoToTheThreadsOfTheirNode) {
   ASSERT_TRUE(queue->drain(kPatienceNs).ok());
   sink_.expect_exactly_once(200);
   EXPECT_EQ(queue->stats().writes, 200U);
+  DriveStats stats[3];
+  ASSERT_EQ(queue->drive_stats(stats), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(stats[i].drive, facts[i].st_dev);
+    EXPECT_EQ(stats[i].write_bytes, 100 * kPageBytes);
+    EXPECT_EQ(stats[i].read_bytes, 0U);
+    EXPECT_GT(stats[i].busy_ns, 0U);
+    EXPECT_EQ(stats[i].oldest_in_flight_ns, 0U);
+  }
   IoRequest bad = requests[1];
   bad.bytes = 1;
   const IoRequest batch[] = {requests[0], bad};
@@ -189,6 +198,31 @@ TEST_F(DrivesTest, EachHasItsOwnCreditAndTwoFilesOfOneShareIt) {
     ++more;
   }
   EXPECT_EQ(more, 3);
+}
+
+TEST_F(DrivesTest, TheirOldestRequestAndBusyTimeAreKnown) {
+  const PosixFilePtr a = make("a", 11), b = make("b", 22);
+  RequestBook book({.piece_bytes = 4096});
+  const std::uint64_t start = steady_now_ns();
+  book.add(read(4096, 0), a, start);
+  book.add(read(4096, 1), b, start + 500);
+  book.add(read(4096, 2), b, start + 700);
+  std::vector<Piece> flying;
+  while (const std::optional<Piece> piece = book.next_piece()) flying.push_back(*piece);
+  DriveStats stats[2];
+  ASSERT_EQ(book.drive_stats(stats, start + 1'000'000'000'000), 2U);
+  EXPECT_EQ(stats[0].drive, 11U);
+  EXPECT_EQ(stats[0].oldest_in_flight_ns, 1'000'000'000'000U);
+  EXPECT_EQ(stats[1].drive, 22U);
+  EXPECT_EQ(stats[1].oldest_in_flight_ns, 1'000'000'000'000U - 500);
+  EXPECT_GT(stats[1].busy_ns, 900'000'000'000U) << "still under way";
+  for (const Piece& piece : flying) (void)book.finish(piece, {});
+  ASSERT_EQ(book.drive_stats(stats, steady_now_ns()), 2U);
+  EXPECT_EQ(stats[1].oldest_in_flight_ns, 0U);
+  EXPECT_EQ(stats[1].read_bytes, 2 * 4096U);
+  EXPECT_LT(stats[1].busy_ns, 900'000'000'000U);
+  DriveStats one[1];
+  EXPECT_EQ(book.drive_stats(one, 0), 2U) << "says that there are more than fit";
 }
 
 TEST_F(DrivesTest, MoreThanTheBookKnowsShareTheLast) {

@@ -61,6 +61,7 @@ class FakeEngine final : public Engine {
   [[nodiscard]] const Counters& counters() const override { return counters_; }
   [[nodiscard]] std::string queue_backend() const override { return "none"; }
   [[nodiscard]] DriveRates drive_rates() const override { return {}; }
+  [[nodiscard]] std::string drive_words() const override { return {}; }
   [[nodiscard]] std::uint64_t waited_ns() const override { return 0; }
 
   Status step_begin() override;
