@@ -31,7 +31,8 @@ bool has_item(std::string_view list, std::string_view item) {
 }
 
 /// /proc/self/cgroup: lines "hierarchy:controllers:path"; version 2 is hierarchy 0, no controllers.
-std::optional<fs::path> group_of(const fs::path& proc_self, bool is_v2) {
+std::optional<fs::path> group_of(const fs::path& proc_self, bool is_v2,
+                                 std::string_view controller) {
   std::ifstream file(proc_self / "cgroup");
   std::string line;
   while (std::getline(file, line)) {
@@ -41,7 +42,7 @@ std::optional<fs::path> group_of(const fs::path& proc_self, bool is_v2) {
     if (second == std::string::npos) continue;
     const std::string_view controllers =
         std::string_view(line).substr(first + 1, second - first - 1);
-    const bool matches = is_v2 ? controllers.empty() : has_item(controllers, "cpu");
+    const bool matches = is_v2 ? controllers.empty() : has_item(controllers, controller);
     if (matches) return fs::path(line.substr(second + 1));
   }
   return std::nullopt;
@@ -49,7 +50,7 @@ std::optional<fs::path> group_of(const fs::path& proc_self, bool is_v2) {
 
 /// /proc/self/mountinfo: "id parent major:minor root mount_point options [tags] - type source
 /// super_options" (proc(5)). Spaces in paths are written as \040 there; no cgroup mount has any.
-std::vector<Hierarchy> find_hierarchies(const fs::path& proc_self) {
+std::vector<Hierarchy> find_hierarchies(const fs::path& proc_self, std::string_view controller) {
   std::vector<Hierarchy> found;
   std::ifstream file(proc_self / "mountinfo");
   std::string line;
@@ -63,8 +64,8 @@ std::vector<Hierarchy> find_hierarchies(const fs::path& proc_self) {
     if (!(after >> type >> source)) continue;
     after >> super_options;
     const bool is_v2 = type == "cgroup2";
-    if (!is_v2 && !(type == "cgroup" && has_item(super_options, "cpu"))) continue;
-    if (const auto group = group_of(proc_self, is_v2)) {
+    if (!is_v2 && !(type == "cgroup" && has_item(super_options, controller))) continue;
+    if (const auto group = group_of(proc_self, is_v2, controller)) {
       found.push_back(Hierarchy{is_v2, mount_point, mount_root, *group});
     }
   }
@@ -86,19 +87,25 @@ std::optional<double> quota_of(const fs::path& directory, bool is_v2) {
   return quota_us / period_us;
 }
 
-std::optional<double> smaller(std::optional<double> a, std::optional<double> b) {
-  if (!a) return b;
-  if (!b) return a;
-  return std::min(*a, *b);
+/// Limits at and above this are how version 1 says "none".
+constexpr std::uint64_t kNoLimitBytes = std::uint64_t{1} << 62;
+
+std::optional<MemoryLimit> memory_limit_of(const fs::path& directory, bool is_v2) {
+  MemoryLimit result;
+  std::ifstream limit(directory / (is_v2 ? "memory.max" : "memory.limit_in_bytes"));
+  if (!(limit >> result.limit_bytes) || result.limit_bytes >= kNoLimitBytes) return std::nullopt;
+  std::ifstream used(directory / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
+  if (!(used >> result.used_bytes)) result.used_bytes = 0;
+  return result;
 }
 
-}  // namespace
-
-std::optional<double> read_cpu_quota(const fs::path& proc_self, const fs::path& root) {
-  std::optional<double> result;
-  for (const Hierarchy& hierarchy : find_hierarchies(proc_self)) {
+/// Calls `look(directory, is_v2)` for the group of this process and all groups above it.
+template <class Look>
+void for_each_group(const fs::path& proc_self, const fs::path& root, std::string_view controller,
+                    const Look& look) {
+  for (const Hierarchy& hierarchy : find_hierarchies(proc_self, controller)) {
     fs::path directory = root / hierarchy.mount_point.relative_path();
-    result = smaller(result, quota_of(directory, hierarchy.is_v2));
+    look(directory, hierarchy.is_v2);
     // Inside a container the mount may show only our part of the tree; a path that leaves it
     // (begins with "..") cannot be followed and belongs to groups that we cannot read.
     const fs::path below = hierarchy.group.lexically_relative(hierarchy.mount_root);
@@ -106,9 +113,28 @@ std::optional<double> read_cpu_quota(const fs::path& proc_self, const fs::path& 
     for (const fs::path& part : below) {
       if (part == ".") continue;
       directory /= part;
-      result = smaller(result, quota_of(directory, hierarchy.is_v2));
+      look(directory, hierarchy.is_v2);
     }
   }
+}
+
+}  // namespace
+
+std::optional<double> read_cpu_quota(const fs::path& proc_self, const fs::path& root) {
+  std::optional<double> result;
+  for_each_group(proc_self, root, "cpu", [&](const fs::path& directory, bool is_v2) {
+    const std::optional<double> quota = quota_of(directory, is_v2);
+    if (quota && (!result || *quota < *result)) result = quota;
+  });
+  return result;
+}
+
+std::optional<MemoryLimit> read_memory_limit(const fs::path& proc_self, const fs::path& root) {
+  std::optional<MemoryLimit> result;
+  for_each_group(proc_self, root, "memory", [&](const fs::path& directory, bool is_v2) {
+    const std::optional<MemoryLimit> limit = memory_limit_of(directory, is_v2);
+    if (limit && (!result || limit->left_bytes() < result->left_bytes())) result = limit;
+  });
   return result;
 }
 

@@ -100,6 +100,30 @@ TEST_F(CgroupTest, NoQuotaIsNone) {
   EXPECT_EQ(quota(), std::nullopt);
 }
 
+TEST_F(CgroupTest, FindsTheMemoryLimitThatLeavesLeast) {
+  const auto limit = [this] { return read_memory_limit(root_ / "proc", root_); };
+  EXPECT_FALSE(limit()) << "no files at all";
+  write("proc/mountinfo",
+        std::string("33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n") +
+            "40 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+  write("proc/cgroup", "3:memory:/job/one\n0::/two\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write("sys/fs/cgroup/unified/two/memory.max", "max\n");
+  EXPECT_FALSE(limit()) << "both say that there is none";
+  write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n");
+  write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "300000\n");
+  ASSERT_TRUE(limit());
+  EXPECT_EQ(limit()->limit_bytes, 1'000'000U);
+  EXPECT_EQ(limit()->left_bytes(), 700'000U);
+  write("sys/fs/cgroup/unified/two/memory.max", "2000000\n");
+  write("sys/fs/cgroup/unified/two/memory.current", "1900000\n");
+  EXPECT_EQ(limit()->left_bytes(), 100'000U) << "the larger limit, but nearly used up";
+  write("sys/fs/cgroup/unified/two/memory.current", "2100000\n");
+  EXPECT_EQ(limit()->left_bytes(), 0U);
+  write("sys/fs/cgroup/unified/two/memory.current", "no number");
+  EXPECT_EQ(limit()->left_bytes(), 700'000U);
+}
+
 TEST_F(CgroupTest, GarbageIsNone) {
   write("proc/mountinfo",
         std::string("\n - \nx y z - cgroup2\n30 23 0:26 / /c rw - cgroup cgroup rw,cpuset\n") +
