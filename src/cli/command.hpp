@@ -28,6 +28,7 @@ class Command {
   virtual Result<ExitCode> run(Console& console) = 0;
 };
 
+std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_version_command();
 std::unique_ptr<Command> make_inspect_command();
 std::unique_ptr<Command> make_scrub_command();

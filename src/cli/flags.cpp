@@ -87,12 +87,12 @@ void Flags::argument(const std::string& name, std::string& target, const std::st
 }
 
 void Flags::arguments(const std::string& name, std::vector<std::string>& target,
-                      const std::string& help) {
+                      const std::string& help, bool required) {
   custom(name, "...", nullptr, help);
   CLI::Option* option = entries_.back().option;
   option->expected(CLI::detail::expected_max_vector_size);  // from one on
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  option->required();
+  option->required(required);
   entries_.back().take = [option, &target](const std::string&) -> Status {
     target = option->results();
     return ok();

@@ -34,9 +34,9 @@ class Flags {
   void texts(const std::string& name, std::vector<std::string>& target, const std::string& help);
   /// An argument without a flag, which must be there.
   void argument(const std::string& name, std::string& target, const std::string& help);
-  /// One or more of them.
-  void arguments(const std::string& name, std::vector<std::string>& target,
-                 const std::string& help);
+  /// One or more of them; none leaves `target` as it is where `required` is false.
+  void arguments(const std::string& name, std::vector<std::string>& target, const std::string& help,
+                 bool required = true);
   /// A whole number in [min, max].
   void count(const std::string& name, std::uint64_t& target, std::uint64_t min, std::uint64_t max,
              const std::string& help);

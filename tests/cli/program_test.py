@@ -102,6 +102,7 @@ class ProgramTest(unittest.TestCase):
                 ("safetensors", "inspect", weights),
                 ("checkpoints", "checkpoint", "list", store),
                 ("clean", "clean", directory),
+                ("doctor", "doctor", "--no-probe", directory),
                 ("version", "version"),
             ]
             self.assertEqual(commands - {call[1] for call in calls}, set(),
@@ -110,7 +111,7 @@ class ProgramTest(unittest.TestCase):
                 if arguments[0] not in commands:
                     continue  # a build without the trainer
                 result = run(*arguments, "--json")
-                if "train" not in commands and arguments[0] not in ("version", "clean"):
+                if "train" not in commands and arguments[0] not in ("version", "clean", "doctor"):
                     continue
                 self.assertEqual(result.returncode, 0, (arguments, result.stderr))
                 self.assertNotEqual(result.stdout, "", arguments)
