@@ -30,7 +30,8 @@ using SlotIndex = std::uint32_t;
 inline constexpr SlotIndex kNoSlot = ~SlotIndex{0};
 
 /// Test-only switches: each breaks one rule of the protocol so that a test can prove that the
-/// power-loss harness notices. All false in every other use.
+/// power-loss harness notices, and a benchmark can tell what the rule costs. All false in every
+/// other use.
 struct ProtocolFaults {
   bool skip_data_flush = false;
   bool reuse_slot_early = false;
@@ -44,6 +45,7 @@ struct ProtocolFaults {
   bool prefer_stale_manifest = false;
   bool lock_wrong_file = false;    ///< the lock is not on the file that carries the I/O
   bool skip_finite_check = false;  ///< honoured by the engine: the commit comes before the check
+  bool skip_sums = false;          ///< honoured by the engine: tiles are neither summed nor checked
 };
 
 /// The state of one block on the drive.

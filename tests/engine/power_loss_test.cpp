@@ -72,7 +72,7 @@ class Run {
   [[nodiscard]] bool broken_on_purpose() const {
     const ProtocolFaults& f = setup_.protocol_faults;
     return f.skip_data_flush || f.reuse_slot_early || f.overwrite_base || f.late_blob ||
-           f.skip_directory_sync || f.skip_finite_check;
+           f.skip_directory_sync || f.skip_finite_check || f.skip_sums;
   }
 
   void take_images(std::uint64_t operation) {
@@ -217,7 +217,8 @@ INSTANTIATE_TEST_SUITE_P(
                       FaultCase{"overwrite_base", &ProtocolFaults::overwrite_base},
                       FaultCase{"late_blob", &ProtocolFaults::late_blob},
                       FaultCase{"skip_directory_sync", &ProtocolFaults::skip_directory_sync},
-                      FaultCase{"skip_finite_check", &ProtocolFaults::skip_finite_check}),
+                      FaultCase{"skip_finite_check", &ProtocolFaults::skip_finite_check},
+                      FaultCase{"skip_sums", &ProtocolFaults::skip_sums}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
