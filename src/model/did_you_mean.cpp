@@ -40,6 +40,10 @@ std::string_view closest_word(std::string_view word, std::span<const std::string
   std::size_t best_distance = std::clamp<std::size_t>(word.size() / 3, 1, 3) + 1;
   std::string_view best;
   for (const std::string_view candidate : known) {
+    // Words of other lengths are at least the difference apart.
+    const std::size_t one = std::min(word.size(), kMaxWord);
+    const std::size_t other = std::min(candidate.size(), kMaxWord);
+    if (std::max(one, other) - std::min(one, other) >= best_distance) continue;
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {
       best_distance = distance;
