@@ -120,7 +120,9 @@ struct Layout {
 class FileTokens final : public TokenReader {
  public:
   FileTokens(File file, const Layout& layout)
-      : file_(std::move(file)), layout_(layout), buffer_(kBufferBytes) {}
+      : file_(std::move(file)),
+        layout_(layout),
+        buffer_(std::min<std::uint64_t>(kBufferBytes, file_.bytes())) {}
 
   [[nodiscard]] std::uint64_t tokens() const override { return layout_.tokens; }
   [[nodiscard]] std::uint32_t vocab() const override { return layout_.vocab; }
@@ -146,7 +148,7 @@ class FileTokens final : public TokenReader {
     PENSTOCK_CHECK_OK(take_fingerprint());
     scanned_ = layout_.token_bytes == 1 && layout_.vocab >= 256;
     if (scanned_ || file_.bytes() > scan_limit_bytes) return ok();
-    std::vector<std::uint32_t> piece(kBufferBytes / layout_.token_bytes);
+    std::vector<std::uint32_t> piece(buffer_.size() / layout_.token_bytes);
     for (std::uint64_t first = 0; first < layout_.tokens; first += piece.size()) {
       const std::size_t count =
           static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), layout_.tokens - first));

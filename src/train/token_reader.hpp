@@ -8,8 +8,8 @@
 ///        4      4  version: 1 for 16-bit, 7 for 32-bit tokens
 ///        8      4  number of tokens, which must match the length of the file
 ///       12   1012  not read
-/// Memory:  one buffer of kBufferBytes; files are read with pread, never mapped, so a file that is
-///          cut while it is read gives an error and no signal.
+/// Memory:  one buffer of at most kBufferBytes; files are read with pread, never mapped, so a file
+///          that is cut while it is read gives an error and no signal.
 /// Errors:  kArgument at opening (missing, unreadable, empty, odd length, unknown header, token not
 ///          below the vocabulary); kIo while running (cut, drive error), kCorrupt (token). Messages
 ///          name the file and the offset.
