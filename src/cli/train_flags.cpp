@@ -1,6 +1,7 @@
 #include "cli/train_flags.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -57,6 +58,26 @@ void declare_commits(Flags& flags, TrainOptions& options) {
       "Steps between checkpoints inside the store, which `checkpoint restore` goes back to");
   flags.count("--keep", options.keep, 1, kMaxPins,
               "Checkpoints that stay, the newest (default 1); a new store has room for so many");
+}
+
+/// "4,1": whole numbers, one for each directory.
+Status take_shares(const std::string& value, std::vector<std::uint32_t>& shares) {
+  shares.clear();
+  for (std::size_t at = 0; at <= value.size();) {
+    const std::size_t end = std::min(value.find(',', at), value.size());
+    std::uint32_t share = 0;
+    const auto parsed = std::from_chars(value.data() + at, value.data() + end, share);
+    if (parsed.ec != std::errc() || parsed.ptr != value.data() + end || share == 0 ||
+        share > kMaxShare) {
+      return make_error(Errc::kArgument,
+                        fmt::format("--shares \"{}\" is not a list of whole numbers from 1 to {}, "
+                                    "such as 4,1",
+                                    value, kMaxShare));
+    }
+    shares.push_back(share);
+    at = end + 1;
+  }
+  return ok();
 }
 
 /// The first directory and the others, in the order given.
@@ -136,6 +157,10 @@ void TrainFlags::declare(Flags& flags) {
       "--block", "N",
       [this](const std::string& value) { return take_block(value, options_.block_elements); },
       "Elements of a block, the unit of transfers (default: chosen by the plan)");
+  flags.custom(
+      "--shares", "N,N,...",
+      [this](const std::string& value) { return take_shares(value, options_.drive_shares); },
+      "What part of a new store's blocks each --store gets (default: as their drives measure)");
   flags.count("--eval-every", options_.eval_every, 0, kMaxCount,
               "Steps between evaluations, 0: first and last only (default)");
   flags.count("--eval-tokens", options_.eval_tokens, 0, kMaxCount,
@@ -165,6 +190,11 @@ Result<TrainOptions> TrainFlags::finish() const {
                       "with --vocab, or random:50257");
   }
   PENSTOCK_CHECK_OK(take_stores(stores_, options.resources, "train"));
+  if (!options.drive_shares.empty() && options.drive_shares.size() != stores_.size()) {
+    return make_error(Errc::kArgument,
+                      fmt::format("--shares gives {} numbers for {} --store; give one for each",
+                                  options.drive_shares.size(), stores_.size()));
+  }
   if (!micro_given_) options.micro = options.batch;
   if (options.micro == 0 || options.batch % options.micro != 0) {
     return make_error(Errc::kArgument, fmt::format("--micro {} does not divide --batch {}; choose "

@@ -124,6 +124,7 @@ Status Run::open_engine() {
   }
   options.commit_every = options_.commit_every;
   options.scratch = options_.scratch;
+  options.drive_shares = options_.drive_shares;
   options.checkpoints = options_.keep;
   options.seed = options_.seed;
   options.isa = parts_.isa;
