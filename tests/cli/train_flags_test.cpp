@@ -144,6 +144,18 @@ TEST(TrainFlagsTest, TakesDrivesAndCheckpoints) {
   EXPECT_FALSE(parse_train({"--data", "x", "--store", "s", "--store", ""}));
 }
 
+TEST(TrainFlagsTest, TakesSharesOfDrives) {
+  const auto options =
+      parse_train({"--data", "x", "--store", "a", "--store", "b", "--shares", "4,1"});
+  ASSERT_TRUE(options) << options.error().message;
+  EXPECT_EQ(options.value().drive_shares, (std::vector<std::uint32_t>{4, 1}));
+  for (const char* wrong : {"", "0", "4,", ",4", "4;1", "-1", "257", "4,x", "1.5"}) {
+    EXPECT_NE(error_of({"--shares", wrong}).find("from 1 to 256, such as 4,1"), std::string::npos)
+        << wrong;
+  }
+  EXPECT_NE(error_of({"--shares", "4,1"}).find("2 numbers for 1 --store"), std::string::npos);
+}
+
 TEST(TrainFlagsTest, RefusesWrongValues) {
   EXPECT_NE(error_of({"--steps", "0"}).find("--steps \"0\" is not a whole number"),
             std::string::npos);
