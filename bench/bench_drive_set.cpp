@@ -1,6 +1,6 @@
 // How much of its drives' sum a set of unequal drives gives.
 //
-//   bench_drive_set ROUNDS DIRECTORY DIRECTORY [...]
+//   bench_drive_set ROUNDS BLOCK_MIB FRAMES DIRECTORY DIRECTORY [...]
 //
 // The drives are measured and blocks dealt as for a new store (engine/drive_set.hpp); then, in each
 // round, in an order that changes: every drive alone and all together, by those shares and by equal
@@ -27,9 +27,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::uint64_t kBlock = 8U << 20;  // of a store with a small budget
 constexpr std::uint64_t kFileBytes = 512U << 20;
-constexpr std::size_t kFrames = 8;
 constexpr double kSeconds = 1.5;
 constexpr std::uint64_t kDeadlineNs = 60'000'000'000;
 
@@ -39,8 +37,13 @@ enum class Mode { kRead, kWrite, kUpdate };
 class Sweep final : public CompletionSink {
  public:
   Sweep(Mode mode, std::vector<FileId> files, const std::vector<std::uint32_t>& shares,
-        PageBuffer& memory)
-      : mode_(mode), files_(std::move(files)), deal_(shares), memory_(memory) {}
+        PageBuffer& memory, std::uint64_t block_bytes)
+      : mode_(mode),
+        files_(std::move(files)),
+        deal_(shares),
+        memory_(memory),
+        block_bytes_(block_bytes),
+        frames_(memory.span().size() / block_bytes) {}
 
   /// Bytes a second, both directions together.
   double run(Storage& storage) {
@@ -52,7 +55,7 @@ class Sweep final : public CompletionSink {
     queue_ = queue.value().get();
     const std::uint64_t start = now_ns();
     end_ns_ = start + static_cast<std::uint64_t>(kSeconds * 1e9);
-    for (std::size_t frame = 0; frame < kFrames; ++frame) begin(frame);
+    for (std::size_t frame = 0; frame < frames_.size(); ++frame) begin(frame);
     std::unique_lock lock(mutex_);
     const bool done = changed_.wait_for(lock, std::chrono::nanoseconds(kDeadlineNs),
                                         [&] { return in_flight_ == 0; });
@@ -95,9 +98,9 @@ class Sweep final : public CompletionSink {
     const IoRequest request{op,
                             op == IoOp::kRead ? IoClass::kPrefetch : IoClass::kWriteBack,
                             files_[place.file],
-                            place.index % (kFileBytes / kBlock) * kBlock,
-                            memory_.span().data() + frame * kBlock,
-                            kBlock,
+                            place.index % (kFileBytes / block_bytes_) * block_bytes_,
+                            memory_.span().data() + frame * block_bytes_,
+                            block_bytes_,
                             frame};
     {
       const std::lock_guard lock(mutex_);
@@ -118,7 +121,8 @@ class Sweep final : public CompletionSink {
   const Deal deal_;
   PageBuffer& memory_;
   StorageQueue* queue_ = nullptr;
-  Slot frames_[kFrames];
+  const std::uint64_t block_bytes_;
+  std::vector<Slot> frames_;
   std::uint64_t end_ns_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -132,7 +136,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int run(int rounds, const std::vector<std::string>& directories) {
+int run(int rounds, std::uint64_t block_bytes, std::uint64_t frames,
+        const std::vector<std::string>& directories) {
   const auto storage = make_posix_storage(system_drive_namer());
   const auto offers = measure_offers(*storage, directories, 1.0, {});
   if (!offers) {
@@ -141,7 +146,7 @@ int run(int rounds, const std::vector<std::string>& directories) {
   }
   const DriveShares dealt = deal_shares(offers.value(), directories, 0.5, kFileBytes);
   fmt::print("{}\n", dealt.words);
-  PageBuffer memory(kFrames * kBlock);
+  PageBuffer memory(frames * block_bytes);
   std::mt19937_64 random(1);
   for (std::uint64_t at = 0; at + 8 <= memory.span().size(); at += 8) {
     const std::uint64_t word = random();
@@ -151,8 +156,8 @@ int run(int rounds, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
     auto file = storage->open(directory, {.temporary = true});
     if (!file || !storage->preallocate(file.value(), kFileBytes)) return 1;
-    for (std::uint64_t at = 0; at < kFileBytes; at += kBlock) {
-      if (!storage->write_at(file.value(), at, memory.first(kBlock))) return 1;
+    for (std::uint64_t at = 0; at < kFileBytes; at += block_bytes) {
+      if (!storage->write_at(file.value(), at, memory.first(block_bytes))) return 1;
     }
     files.push_back(file.value());
   }
@@ -169,11 +174,11 @@ int run(int rounds, const std::vector<std::string>& directories) {
       for (const int what : order) {
         const auto index = static_cast<std::size_t>(what);
         if (index < files.size()) {
-          sum += Sweep(mode, {files[index]}, {1}, memory).run(*storage);
+          sum += Sweep(mode, {files[index]}, {1}, memory, block_bytes).run(*storage);
         } else if (index == files.size()) {
-          shared = Sweep(mode, files, dealt.shares, memory).run(*storage);
+          shared = Sweep(mode, files, dealt.shares, memory, block_bytes).run(*storage);
         } else {
-          even = Sweep(mode, files, equal, memory).run(*storage);
+          even = Sweep(mode, files, equal, memory, block_bytes).run(*storage);
         }
       }
       sums.push_back(sum);
@@ -191,9 +196,12 @@ int run(int rounds, const std::vector<std::string>& directories) {
 }  // namespace penstock
 
 int main(int argc, char** argv) {
-  if (argc < 4) {
-    fmt::print(stderr, "usage: bench_drive_set ROUNDS DIRECTORY DIRECTORY [...]\n");
+  if (argc < 6) {
+    fmt::print(stderr,
+               "usage: bench_drive_set ROUNDS BLOCK_MIB FRAMES DIRECTORY DIRECTORY [...]\n");
     return 2;
   }
-  return penstock::run(std::atoi(argv[1]), std::vector<std::string>(argv + 2, argv + argc));
+  return penstock::run(std::atoi(argv[1]), std::strtoull(argv[2], nullptr, 10) << 20,
+                       std::strtoull(argv[3], nullptr, 10),
+                       std::vector<std::string>(argv + 4, argv + argc));
 }

@@ -3,9 +3,9 @@
 
 usage: drive_set.py MIB_PER_S,MIB_PER_S,... PROGRAM [ARGUMENT...]
 
-Each drive is a loop device over a preallocated file here, with ext4, throttled in both directions by
-a control group (v1) in which the program runs; it gets the mounted directories behind its own
-arguments. Needs root. Everything is undone at the end.
+Each drive is a loop device over a preallocated file in /var/tmp, with ext4, throttled in both
+directions by a control group (v1) in which the program runs; it gets the mounted directories behind
+its own arguments. Needs root. Everything is undone at the end.
 """
 
 import os

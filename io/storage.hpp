@@ -34,6 +34,7 @@ enum class QueueBackend : std::uint8_t { kAuto, kUring, kThreads };
 
 /// The drives of one NUMA node, as far as a queue needs to know them.
 struct IoNode {
+  int index = -1;                     ///< as the system numbers it
   std::vector<int> cpus;              ///< where their I/O thread runs; empty: anywhere
   std::vector<std::uint64_t> drives;  ///< as Storage::drive() numbers them
 };

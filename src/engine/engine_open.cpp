@@ -142,7 +142,10 @@ Status EngineImpl::allocate() {
   PENSTOCK_TAKE(reserved, budget_->take("engine tables", tables));
   tables_ = std::move(reserved);
   const std::uint64_t bytes = plan_.host_bytes - request.table_bytes;
-  PENSTOCK_TAKE(arena, Arena::create(*budget_, "frames", bytes));
+  ArenaOptions where;
+  // Drives of several nodes use the same frames; then no node is nearer than another.
+  if (options_.queue.nodes.size() == 1) where.node = options_.queue.nodes.front().index;
+  PENSTOCK_TAKE(arena, Arena::create(*budget_, "frames", bytes, where));
   arena_ = std::make_unique<Arena>(std::move(arena));
   if (!arena_->note().empty()) {
     PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "memory: {}", arena_->note());

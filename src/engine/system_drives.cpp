@@ -31,6 +31,7 @@ std::vector<IoNode> system_io_nodes(const std::vector<std::string>& directories)
     if (!device) continue;
     const int node = numa_node_of(device.value());
     if (node < 0) continue;
+    nodes[node].index = node;
     nodes[node].drives.push_back(drive_number(device.value()));
     for (const NumaNode& one : topology.value().numa_nodes) {
       if (one.index == node) nodes[node].cpus = cpu_numbers(one.cpus);

@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "base/units.hpp"
+#include "topo/topology.hpp"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -83,6 +84,7 @@ Arena::Arena(Arena&& other) noexcept
       used_bytes_(std::exchange(other.used_bytes_, 0)),
       huge_bytes_(std::exchange(other.huge_bytes_, 0)),
       note_(std::move(other.note_)),
+      far_note_(std::move(other.far_note_)),
       frames_(std::move(other.frames_)) {}
 
 Arena::~Arena() {
@@ -140,6 +142,12 @@ Status Arena::map(std::uint64_t bytes, ArenaOptions options) {
     note_ =
         fmt::format("the kernel refuses huge pages ({})", std::generic_category().message(errno));
   }
+  if (options.node >= 0) {
+    if (Status near = prefer_node(data_, bytes_, options.node); !near) {
+      far_note_ =
+          fmt::format("arena \"{}\" may be far from its drives: {}", name_, near.error().message);
+    }
+  }
   return ok();
 }
 
@@ -158,7 +166,10 @@ Status Arena::fill(ArenaOptions options) {
 
   const auto first = reinterpret_cast<std::uintptr_t>(data_);
   huge_bytes_ = count_huge_bytes(first, first + bytes_);
-  if (huge_bytes_ >= bytes_) return ok();
+  if (huge_bytes_ >= bytes_) {
+    note_ = far_note_;
+    return ok();
+  }
   std::string reason = note_;
   if (!options.huge_pages) {
     reason = "4 KiB pages were asked for";
@@ -171,6 +182,7 @@ Status Arena::fill(ArenaOptions options) {
   note_ =
       fmt::format("arena \"{}\": {} of {} are in 2 MiB pages, so drives transfer more slowly: {}",
                   name_, format_bytes(huge_bytes_), format_bytes(bytes_), reason);
+  if (!far_note_.empty()) note_ += "; " + far_note_;
   return ok();
 }
 

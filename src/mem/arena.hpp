@@ -9,7 +9,7 @@
 /// Content:   zero at first. Left out of children (fork) and of core dumps.
 /// Threads:   frame() by one thread; the bytes follow their leases.
 /// Errors:    kNoMemory when the budget, the system or the arena has no room, with the numbers.
-///            Plain pages instead of huge ones are no error: note() says so.
+///            Plain pages instead of huge ones, or another node, are no error: note() says so.
 
 #include <cstdint>
 #include <string>
@@ -27,6 +27,7 @@ inline constexpr std::uint64_t kFrameAlignmentBytes = 4096;
 
 struct ArenaOptions {
   bool huge_pages = true;        ///< false asks for 4 KiB pages, to measure the difference
+  int node = -1;                 ///< NUMA node to take the memory from, best effort; -1: any
   bool populate_syscall = true;  ///< false fills by touching every page, as older kernels need
 };
 
@@ -56,7 +57,7 @@ class Arena {
   [[nodiscard]] std::uint64_t used_bytes() const noexcept { return used_bytes_; }
   [[nodiscard]] std::uint64_t huge_bytes() const noexcept { return huge_bytes_; }
 
-  /// What the user should know about these pages; empty when all are huge.
+  /// What the user should know about these pages; empty when all are huge and near.
   [[nodiscard]] const std::string& note() const noexcept { return note_; }
 
  private:
@@ -73,7 +74,7 @@ class Arena {
   std::uint64_t bytes_ = 0;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t huge_bytes_ = 0;
-  std::string note_;
+  std::string note_, far_note_;
   std::vector<NamedFrame> frames_;
 };
 

@@ -52,13 +52,13 @@ struct TrainOptions {
   std::uint64_t warmup = 100;
   double clip = 1.0;  ///< largest gradient norm; 0: none
   std::uint64_t seed = 1;
-  std::uint32_t commit_every = 0;      ///< 0: chosen by the plan
-  std::uint32_t block_elements = 0;    ///< 0: chosen by the plan
+  std::uint32_t commit_every = 0;           ///< 0: chosen by the plan
+  std::uint32_t block_elements = 0;         ///< 0: chosen by the plan
   std::vector<std::uint32_t> drive_shares;  ///< of a new store's blocks; empty: measured
-  std::uint64_t eval_every = 0;        ///< 0: before the first step and after the last only
-  std::uint64_t eval_tokens = 65536;   ///< held-out tokens per evaluation, about; 0: all
-  std::uint64_t checkpoint_every = 0;  ///< steps between rotating checkpoints; 0: none
-  std::uint32_t keep = 0;              ///< of them; also the room a new store has for checkpoints
+  std::uint64_t eval_every = 0;             ///< 0: before the first step and after the last only
+  std::uint64_t eval_tokens = 65536;        ///< held-out tokens per evaluation, about; 0: all
+  std::uint64_t checkpoint_every = 0;       ///< steps between rotating checkpoints; 0: none
+  std::uint32_t keep = 0;  ///< of them; also the room a new store has for checkpoints
   bool resume = false;
   bool scratch = false;
 };

@@ -84,7 +84,7 @@ TEST_P(QueueOptionsTest, RequestsGoToTheThreadsOfTheirNode) {
   ASSERT_EQ(::stat(there.c_str(), &facts[1]), 0);
   QueueOptions options;
   options.backend = GetParam() == World::kUring ? QueueBackend::kUring : QueueBackend::kThreads;
-  options.nodes = {{{cpus.front()}, {facts[0].st_dev}}, {{cpus.back()}, {facts[1].st_dev}}};
+  options.nodes = {{0, {cpus.front()}, {facts[0].st_dev}}, {1, {cpus.back()}, {facts[1].st_dev}}};
   std::mutex mutex;
   std::set<std::thread::id> threads[2];
   std::set<int> seen_cpus[2];

@@ -54,6 +54,27 @@ TEST_F(ArenaTest, IsAlignedZeroResidentAndExactlyAccounted) {
   EXPECT_EQ(budget_.used_bytes(), 0U);
 }
 
+TEST_F(ArenaTest, TakesMemoryOfANodeOrSaysWhyNot) {
+  const Arena near = make(2 * kMiB, {.node = 0});
+  EXPECT_EQ(near.note().find("far"), std::string::npos) << near.note();
+  std::ifstream maps("/proc/self/numa_maps");
+  std::stringstream address;
+  address << std::hex << reinterpret_cast<std::uintptr_t>(near.data()) << ' ';
+  std::string line;
+  bool found = !maps.is_open();  // a kernel without NUMA has no such file
+  while (std::getline(maps, line)) {
+    if (line.rfind(address.str(), 0) != 0) continue;
+    found = true;
+    const bool bound =
+        line.find(" prefer") != std::string::npos || line.find(" bind:0") != std::string::npos;
+    EXPECT_TRUE(bound) << line;
+  }
+  EXPECT_TRUE(found);
+  const Arena far = make(2 * kMiB, {.node = 4000});
+  EXPECT_NE(far.note().find("has no NUMA node 4000"), std::string::npos) << far.note();
+  EXPECT_TRUE(all_zero(far.data(), far.bytes()));
+}
+
 TEST_F(ArenaTest, SaysWhenPagesAreNotHuge) {
   const Arena huge = make(4 * kMiB);
   // Whether this machine gives huge pages is not ours to demand; that the note is true is.
