@@ -6,8 +6,8 @@
 /// everything wait. Within a direction classes decide (class_lanes.hpp). Between the directions the
 /// planned share of reads does: elevators prefer reads, and more of them in flight starve writes.
 /// Invariants
-///   1. in_flight_bytes of a direction is the sum of its pieces in flight; at most the credit,
-///      except for a lone piece larger than that.
+///   1. in_flight_bytes of a direction is the sum of its pieces in flight; at most the credit (with
+///      demands one piece more), except for a lone piece larger than that.
 ///   2. With a share, while both directions have work, neither gets ahead of it by more than the
 ///      lead (a demand by more than the urgent lead). The one that is behind is never held back for
 ///      it, so something can always go once nothing is in flight.
@@ -54,7 +54,10 @@ class DriveLanes {
       const std::uint32_t index = lanes(op).front();
       if (index == kNoIndex || is_ahead(op)) continue;
       const std::uint64_t flying = in_flight_bytes_[at(op)];
-      if (flying == 0 || flying + bytes_of(index) <= credit_bytes_[at(op)]) return op;
+      // A demand may go one piece beyond, so that it does not wait until a prefetch has landed.
+      const bool urgent = lanes(op).front_class() == IoClass::kDemand;
+      const std::uint64_t after = flying + (urgent ? 0 : bytes_of(index));
+      if (flying == 0 || after <= credit_bytes_[at(op)]) return op;
     }
     return std::nullopt;
   }

@@ -103,6 +103,16 @@ TEST_F(DriveLanesTest, ADemandPassesTheShareUpToALimit) {
   EXPECT_LE(reads_, lead + 16);
 }
 
+TEST_F(DriveLanesTest, ADemandDoesNotWaitForTheCreditOfOthers) {
+  make(0.0);
+  wait_with(IoOp::kRead, IoClass::kPrefetch, 10);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(send());
+  EXPECT_FALSE(send()) << "the credit is used up";
+  wait_with(IoOp::kRead, IoClass::kDemand, 10);
+  EXPECT_TRUE(send());
+  EXPECT_FALSE(send()) << "demands have a limit, too";
+}
+
 TEST_F(DriveLanesTest, NobodyWaitsForAShareThatNobodyElseWants) {
   make(0.5);
   wait_with(IoOp::kRead, IoClass::kPrefetch, 500);

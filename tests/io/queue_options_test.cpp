@@ -170,7 +170,8 @@ class DrivesTest : public ::testing::Test {
     return PosixFile::open(directory_.path() + "/" + name, {.create = true}, namer).value();
   }
   IoRequest read(std::uint64_t bytes, std::uint64_t cookie) {
-    return {IoOp::kRead, {}, 1, 0, reinterpret_cast<std::byte*>(1 << 21), bytes, cookie};
+    return {IoOp::kRead, IoClass::kPrefetch, 1, 0, reinterpret_cast<std::byte*>(1 << 21), bytes,
+            cookie};
   }
   TemporaryDirectory directory_;
 };

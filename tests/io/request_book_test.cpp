@@ -111,7 +111,8 @@ TEST(ClassLanesTest, AnIndexCanBeTakenFromAnywhere) {
 class RequestBookTest : public ::testing::Test {
  protected:
   IoRequest request(IoOp op, std::uint64_t bytes, std::uint64_t memory, std::uint64_t cookie) {
-    return {op, IoClass::kDemand, 1, 1 << 20, reinterpret_cast<std::byte*>(memory), bytes, cookie};
+    return {op,    IoClass::kPrefetch, 1, 1 << 20, reinterpret_cast<std::byte*>(memory), bytes,
+            cookie};
   }
   TemporaryDirectory directory_;
   PosixFilePtr file_ = PosixFile::open(directory_.path() + "/f", {.create = true}).value();
