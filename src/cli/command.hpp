@@ -35,6 +35,7 @@ std::unique_ptr<Command> make_scrub_command();
 std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_checkpoint_command();
 std::unique_ptr<Command> make_clean_command();
+std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_train_command();
 std::unique_ptr<Command> make_generate_command();
 

@@ -103,6 +103,8 @@ class ProgramTest(unittest.TestCase):
                 ("checkpoints", "checkpoint", "list", store),
                 ("clean", "clean", directory),
                 ("doctor", "doctor", "--no-probe", directory),
+                ("bench", "bench", "io", directory, "--time", "1s", "--size", "16MiB", "--rw",
+                 "read"),
                 ("version", "version"),
             ]
             self.assertEqual(commands - {call[1] for call in calls}, set(),
