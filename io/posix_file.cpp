@@ -43,8 +43,9 @@ std::string_view advice(int error) {
     case EOPNOTSUPP:
       return "the filesystem lacks this; use ext4 or xfs";
     case EMFILE:
+      return "this process has no file descriptors left, so raise their limit (ulimit -n)";
     case ENFILE:
-      return "raise the limit of open files";
+      return "the system has no file descriptors left, so end other programs";
     default:
       return "check the filesystem";
   }

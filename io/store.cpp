@@ -129,10 +129,12 @@ Status StoreImpl::read_section(std::size_t block, std::size_t section, const Slo
     const std::string place = faults[0].kind == SectionFaultKind::kSums
                                   ? std::string("sums")
                                   : fmt::format("tile {}", faults[0].tile);
-    error = make_error(Errc::kCorrupt,
-                       fmt::format("{} {} in {} at offset {} fails its checksum after {} "
-                                   "reads; the drive lost or changed it, so restore a checkpoint",
-                                   what, place, path, offset, kReadAttempts));
+    error =
+        make_error(Errc::kCorrupt,
+                   fmt::format("{} {} in {} at offset {} fails its checksum after {} "
+                               "reads; the drive lost or changed it, so go back to a checkpoint or "
+                               "use a copy of the store",
+                               what, place, path, offset, kReadAttempts));
   }
   return error;
 }

@@ -95,7 +95,8 @@ struct StoreOptions {
   std::uint64_t lock_wait_ns = 30'000'000'000;  ///< for a dead owner's last writes
   std::uint64_t uuid_seed = 0;  ///< of create: 0 draws a random uuid, else a replayable one
   std::function<void(const std::string& sentence)> notice;  ///< told before a wait for a lock
-  std::string pin;  ///< of open for reading: this checkpoint's state, not the last one
+  std::string pin;             ///< of open for reading: this checkpoint's state, not the last one
+  bool unless_in_use = false;  ///< of open for reading: kState while a process has it for writing
   RankOptions ranks;
   CopyOptions copy;  ///< of create
 };

@@ -18,7 +18,7 @@ Status StoreImpl::check_usable(const std::string& what) const {
         failed_->sys_errno);
   }
   if (parts_.options.scratch) {
-    return make_error(Errc::kState, "a scratch store has no commits; save a checkpoint instead");
+    return make_error(Errc::kState, "a scratch store has no commits; create one without scratch");
   }
   if (!parts_.writable) {
     return make_error(Errc::kState, "the store was opened for reading; open it for writing");
@@ -239,7 +239,9 @@ void StoreImpl::remove_old_manifests(std::uint64_t newest, std::optional<std::ui
 
 Status StoreImpl::check_room(const std::string& name, bool exchange) const {
   PENSTOCK_CHECK_OK(check_pin_name(name));
-  if (!has_commit_) return make_error(Errc::kState, "nothing is committed yet");
+  if (!has_commit_) {
+    return make_error(Errc::kState, "nothing is committed yet; commit a step first");
+  }
   const bool taken =
       std::any_of(pins_.begin(), pins_.end(), [&](const Pin& pin) { return pin.name == name; });
   if (taken) {
@@ -250,14 +252,17 @@ Status StoreImpl::check_room(const std::string& name, bool exchange) const {
   if (pins_.size() < room || (exchange && room > 0 && pins_.size() == room)) return ok();
   if (room == 0) {
     return make_error(Errc::kNoSpace,
-                      "the store was made without room for checkpoints; make one with room, by "
-                      "train --keep N or by rewriting this one");
+                      "the store was made without room for checkpoints; a copy can have it "
+                      "(penstock checkpoint copy --keep N), or a new store (train --keep N)");
   }
   std::string names;
   for (const Pin& pin : pins_) names += (names.empty() ? "" : ", ") + pin.name;
   return make_error(
       Errc::kNoSpace,
-      fmt::format("the store has room for {} checkpoints and holds {}; drop one", room, names));
+      fmt::format(
+          "the store has room for {} checkpoints and holds {}; drop one (penstock checkpoint "
+          "drop), or copy the store with more room (penstock checkpoint copy --keep N)",
+          room, names));
 }
 
 Status StoreImpl::check_pin(const std::string& name, bool exchange) const {
@@ -294,8 +299,9 @@ Result<PinChange> StoreImpl::drop(const std::string& name) {
   const auto found =
       std::find_if(pins_.begin(), pins_.end(), [&](const Pin& pin) { return pin.name == name; });
   if (found == pins_.end()) {
-    return make_error(Errc::kState, fmt::format("{} in {}: there is none of that name", what,
-                                                parts_.directories.text()));
+    std::vector<std::string> names;
+    for (const Pin& pin : pins_) names.push_back(pin.name);
+    return no_checkpoint(name, parts_.directories, names);
   }
   PinChange change;
   change.dropped.push_back(found->slots);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "io/page_buffer.hpp"
 #include "io/store_impl.hpp"
@@ -14,10 +15,23 @@
 namespace penstock {
 namespace {
 
-Error unfinished(const StoreDirectories& directories) {
-  return make_error(Errc::kState, fmt::format("creation of the store in {} did not finish: it has "
-                                              "no committed step; create it again",
-                                              directories.text()));
+/// Checkpoints lie in the same file, so they cannot help.
+constexpr const char* kPutBack = "put the file back, or use a copy of the store";
+
+/// No commit: the creation was cut short, or is under way in a process that has the files.
+Error unfinished(Storage& storage, const StoreDirectories& directories, bool writable) {
+  for (std::size_t i = 0; i < directories.size() && !writable; ++i) {
+    const Status unused = check_unused(storage, data_path(directories, i));
+    if (unused || unused.error().sys_errno != EWOULDBLOCK) continue;
+    return make_error(Errc::kState,
+                      fmt::format("the store in {} is being made and has no committed step yet: {}",
+                                  directories.text(), unused.error().message));
+  }
+  return make_error(
+      Errc::kState,
+      fmt::format("creation of the store in {} did not finish: it has no committed step; create it "
+                  "again with the command that began it, or remove it (penstock clean {} --yes)",
+                  directories.text(), fmt::join(directories.all(), " ")));
 }
 
 bool any_mark(Storage& storage, const StoreDirectories& directories) {
@@ -81,7 +95,8 @@ Result<StoreDirectories> in_file_order(Storage& storage, const StoreDirectories&
   return StoreDirectories(std::move(ordered));
 }
 
-Error missing(Storage& storage, const StoreDirectories& directories, std::size_t file) {
+Error missing(Storage& storage, const StoreDirectories& directories, std::size_t file,
+              bool writable) {
   const std::string path = data_path(directories, file);
   const auto names = list_manifests(storage, directories);
   if (names && any_commit(names.value())) {
@@ -90,9 +105,10 @@ Error missing(Storage& storage, const StoreDirectories& directories, std::size_t
                                   "mount its drive, or name the directory where it is",
                                   path));
   }
-  if (any_mark(storage, directories)) return unfinished(directories);
-  return make_error(Errc::kState, fmt::format("{} does not exist; create a store in {} first", path,
-                                              directories.text()));
+  if (any_mark(storage, directories)) return unfinished(storage, directories, writable);
+  return make_error(Errc::kState,
+                    fmt::format("there is no store in {}: {} does not exist; check the path",
+                                directories.text(), path));
 }
 
 Result<OpenFile> open_data_file(Storage& storage, const StoreDirectories& directories,
@@ -100,7 +116,7 @@ Result<OpenFile> open_data_file(Storage& storage, const StoreDirectories& direct
   const std::string path = data_path(directories, file);
   auto there = storage.exists(path);
   if (!there) return std::move(there).error();
-  if (!there.value()) return missing(storage, directories, file);
+  if (!there.value()) return missing(storage, directories, file, writable);
   if (writable) PENSTOCK_CHECK_OK(storage.check_private(directories[file]));
   OpenOptions how;
   how.write = writable;
@@ -121,8 +137,8 @@ Result<FoundHeader> choose_header(std::span<const std::byte> pages, const std::s
     if (!*copy && copy->error().code == Errc::kUnsupported) return std::move(*copy).error();
   }
   if (!first && !second) {
-    return make_error(Errc::kCorrupt, fmt::format("{} and {}; restore a checkpoint",
-                                                  first.error().message, second.error().message));
+    return make_error(Errc::kCorrupt, fmt::format("{} and {}; {}", first.error().message,
+                                                  second.error().message, kPutBack));
   }
   if (first && second && first.value() != second.value()) {
     return make_error(Errc::kCorrupt,
@@ -146,7 +162,7 @@ bool is_unfinished(Storage& storage, const StoreDirectories& directories,
 
 /// `has_commit`: there is a manifest, so what is amiss is damage, not a creation cut short.
 Result<FoundHeader> read_header(Storage& storage, FileId file, const StoreDirectories& directories,
-                                std::size_t index, bool has_commit) {
+                                std::size_t index, bool has_commit, bool writable) {
   const std::string path = data_path(directories, index);
   auto bytes = storage.size_bytes(file);
   if (!bytes) return std::move(bytes).error();
@@ -157,17 +173,18 @@ Result<FoundHeader> read_header(Storage& storage, FileId file, const StoreDirect
     PENSTOCK_CHECK_OK(with_re_reads([&] { return storage.read_at(file, 0, pages.span()); }));
   }
   if (too_short && has_commit) {
-    return make_error(Errc::kCorrupt, fmt::format("{} was cut to {} bytes; restore a checkpoint",
-                                                  path, bytes.value()));
+    return make_error(Errc::kCorrupt,
+                      fmt::format("{} was cut to {} bytes; {}", path, bytes.value(), kPutBack));
   }
   auto found = choose_header(pages.span(), path);
   if (!found) {
     if (has_commit || found.error().code == Errc::kUnsupported) return found;
-    if (is_unfinished(storage, directories, pages.span())) return unfinished(directories);
+    if (is_unfinished(storage, directories, pages.span()))
+      return unfinished(storage, directories, writable);
     return make_error(Errc::kState,
                       fmt::format("{} is not a Penstock data file; check the directory", path));
   }
-  if (!has_commit) return unfinished(directories);
+  if (!has_commit) return unfinished(storage, directories, writable);
   const DataHeader& header = found.value().header;
   if (header.file_count != directories.size()) {
     return make_error(Errc::kState,
@@ -184,11 +201,33 @@ Result<FoundHeader> read_header(Storage& storage, FileId file, const StoreDirect
   }
   if (bytes.value() != header.file_bytes) {
     return make_error(Errc::kCorrupt,
-                      fmt::format("{} was {} to {} bytes, its header says {}; restore a checkpoint",
-                                  path, bytes.value() < header.file_bytes ? "cut" : "extended",
-                                  bytes.value(), header.file_bytes));
+                      fmt::format("{} was {} to {} bytes, its header says {}; {}", path,
+                                  bytes.value() < header.file_bytes ? "cut" : "extended",
+                                  bytes.value(), header.file_bytes, kPutBack));
   }
   return found;
+}
+
+/// Copies of a manifest are renamed together, so a crash leaves the directories at most one commit
+/// apart. More means that one of them is an older copy, whose data would be taken for damage.
+Status check_ages(const OpenedFiles& opened) {
+  if (opened.directories.size() == 1) return ok();
+  const auto newest = [&](char copy) {
+    std::uint64_t sequence = 0;
+    for (const ManifestName& name : opened.names) {
+      const bool counts = name.copy == copy && name.pin.empty() && !name.temporary;
+      if (counts) sequence = std::max(sequence, name.sequence + 1);
+    }
+    return sequence;
+  };
+  const std::uint64_t a = newest('a'), b = newest('b');
+  if (a == 0 || b == 0 || std::max(a, b) - std::min(a, b) < 2) return ok();
+  return make_error(
+      Errc::kState,
+      fmt::format("{} is an older copy of that directory: its last commit has the number {}, in {} "
+                  "it is {}; name the directory that the training used last",
+                  directory_of(opened.directories, a < b ? 'a' : 'b'), std::min(a, b) - 1,
+                  directory_of(opened.directories, a < b ? 'b' : 'a'), std::max(a, b) - 1));
 }
 
 }  // namespace
@@ -207,7 +246,11 @@ Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& di
     auto file = open_data_file(storage, opened.directories, i, writable);
     if (!file) return std::move(file).error();
     opened.files.push_back(std::move(file).value());
-    if (!writable) continue;
+    if (!writable) {
+      if (!options.unless_in_use) continue;
+      PENSTOCK_CHECK_OK(check_unused(storage, data_path(opened.directories, i)));
+      continue;
+    }
     FileId locked = opened.files.back().id();
     std::string path = data_path(opened.directories, i);
     if (options.faults.lock_wrong_file) {
@@ -221,9 +264,10 @@ Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& di
   auto names = list_manifests(storage, opened.directories);
   if (!names) return std::move(names).error();
   opened.names = std::move(names).value();
+  PENSTOCK_CHECK_OK(check_ages(opened));
   for (std::size_t i = 0; i < opened.files.size(); ++i) {
-    auto found =
-        read_header(storage, opened.files[i].id(), opened.directories, i, any_commit(opened.names));
+    auto found = read_header(storage, opened.files[i].id(), opened.directories, i,
+                             any_commit(opened.names), writable);
     if (!found) return std::move(found).error();
     opened.headers.push_back(found.value().header);
     if (!found.value().note.empty()) add_note(opened.note, found.value().note);

@@ -171,7 +171,7 @@ Result<std::optional<FoundGlobal>> read_global(Storage& storage,
     if (record.error().code != Errc::kCorrupt) return std::move(record).error();
     add_note(reasons, record.error().message);
   }
-  return make_error(Errc::kCorrupt, reasons + "; restore a checkpoint");
+  return make_error(Errc::kCorrupt, reasons + "; use a copy of the stores of all ranks");
 }
 
 }  // namespace penstock

@@ -76,10 +76,17 @@ Result<std::vector<ManifestName>> list_manifests(Storage& storage,
 /// first.
 Status check_pin_name(const std::string& name);
 
+/// kState: what there is in its place.
+[[nodiscard]] Error no_checkpoint(const std::string& name, const StoreDirectories& directories,
+                                  const std::vector<std::string>& names);
+
 /// Locks the data file, open from `path`. kState with EWOULDBLOCK when it is in use: at once where
 /// its owner runs; a dead one's last writes are waited for.
 Status lock_data_file(Storage& storage, FileId file, const std::string& path,
                       const StoreOptions& options);
+
+/// kState while a process that runs has the data file locked; leaves no lock.
+Status check_unused(Storage& storage, const std::string& path);
 
 /// The header a file of this geometry has.
 [[nodiscard]] DataHeader make_header(const StoreUuid& uuid, const StoreLayout& layout,

@@ -35,6 +35,13 @@ Error still_locked(const std::string& directory, std::chrono::nanoseconds waited
                     EWOULDBLOCK);
 }
 
+Error in_use(const std::string& directory, const StoreOwner& owner) {
+  return make_error(Errc::kState,
+                    fmt::format("{} is in use by {}; end that process or use another directory",
+                                directory, describe(owner)),
+                    EWOULDBLOCK);
+}
+
 /// An exchange while we waited for the lock would leave us with a file that nobody else sees.
 Status check_name(Storage& storage, FileId file, const std::string& path) {
   auto named = storage.is_named(file, path);
@@ -60,10 +67,7 @@ Status lock_data_file(Storage& storage, FileId file, const std::string& path,
     if (locked.error().sys_errno != EWOULDBLOCK) return locked;
     const auto owner = read_owner(storage, directory);
     if (owner && is_running(owner.value())) {
-      return make_error(Errc::kState,
-                        fmt::format("{} is in use by {}; end that process or use another directory",
-                                    directory, describe(owner.value())),
-                        EWOULDBLOCK);
+      return in_use(directory, owner.value());
     }
     const Clock::time_point now = Clock::now();
     if (now >= end) return still_locked(directory, wait, owner);
@@ -77,6 +81,21 @@ Status lock_data_file(Storage& storage, FileId file, const std::string& path,
     }
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kLockPoll, end - now));
   }
+}
+
+Status check_unused(Storage& storage, const std::string& path) {
+  OpenOptions how;
+  how.write = false;
+  PENSTOCK_TAKE(id, storage.open(path, how));
+  const OpenFile file(storage, id);  // an opening of its own, whose lock goes with it
+  const Status locked = storage.lock(file.id());
+  // Where locks cannot be asked for, the sums still tell what was written over.
+  if (locked || locked.error().sys_errno != EWOULDBLOCK) return ok();
+  const std::string directory = path.substr(0, path.rfind('/'));
+  const auto owner = read_owner(storage, directory);
+  // The last writes of a dead owner go to slots that no commit names.
+  if (owner && is_running(owner.value())) return in_use(directory, owner.value());
+  return ok();
 }
 
 }  // namespace penstock

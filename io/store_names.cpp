@@ -60,9 +60,21 @@ Status check_pin_name(const std::string& name) {
   }
   return make_error(
       Errc::kArgument,
-      fmt::format("\"{}\" cannot name a checkpoint; use 1 to {} letters, digits, dots, "
-                  "dashes and underscores, and not a dot first",
-                  name.substr(0, kMaxPinName), kMaxPinName));
+      fmt::format(
+          "the name \"{}\" cannot be one of a checkpoint; use 1 to {} letters, digits, dots, "
+          "dashes and underscores, and not a dot first",
+          name.substr(0, kMaxPinName), kMaxPinName));
+}
+
+Error no_checkpoint(const std::string& name, const StoreDirectories& directories,
+                    const std::vector<std::string>& names) {
+  return make_error(
+      Errc::kState,
+      fmt::format("there is no checkpoint \"{}\" in {}, {}", name, directories.text(),
+                  names.empty()
+                      ? std::string("nor any other; keep a commit with \"penstock "
+                                    "checkpoint pin\"")
+                      : fmt::format("which has {}; name one of these", fmt::join(names, ", "))));
 }
 
 std::optional<ManifestName> parse_manifest_name(std::string_view name) {

@@ -75,10 +75,14 @@ Result<Candidate> choose_commit(Storage& storage, const OpenedFiles& opened,
     if (!reasons.empty()) add_note(note, reasons);
     return candidate;
   }
-  std::string names;
-  for (const std::string& name : pin_names(opened)) names += (names.empty() ? "" : ", ") + name;
-  return make_error(Errc::kCorrupt,
-                    reasons + "; restore a checkpoint" + (names.empty() ? "" : ": " + names));
+  const std::vector<std::string> names = pin_names(opened);
+  return make_error(
+      Errc::kCorrupt,
+      names.empty()
+          ? reasons + "; use a copy of the store, for it has no checkpoint"
+          : fmt::format("{}; go back to a checkpoint (penstock checkpoint restore {} "
+                        "--name NAME): {}",
+                        reasons, fmt::join(opened.directories.all(), " "), fmt::join(names, ", ")));
 }
 
 /// The commit that the ranks agreed on.
@@ -133,9 +137,7 @@ Result<Candidate> choose_state(Storage& storage, const OpenedFiles& opened,
   if (options.pin.empty()) return choose_commit(storage, opened, options.faults, note);
   const std::vector<char> copies = copies_of(opened, options.pin);
   if (copies.empty()) {
-    return make_error(Errc::kState,
-                      fmt::format("there is no checkpoint \"{}\" in {}; list those there are",
-                                  options.pin, opened.directories.text()));
+    return no_checkpoint(options.pin, opened.directories, pin_names(opened));
   }
   return load_copies(storage, opened, {options.pin, 0, 'a', false}, copies, note);
 }

@@ -27,12 +27,12 @@ std::size_t rotating_count(const Store& store) {
                     [](const Pin& pin) { return is_rotating(pin.name); }));
 }
 
-std::string next_name(const Store& store) {
+std::string next_name(const Store& store, std::uint64_t step) {
   const auto taken = [&](const std::string& name) {
     return std::any_of(store.pins().begin(), store.pins().end(),
                        [&](const Pin& pin) { return pin.name == name; });
   };
-  const std::string first = fmt::format("{}{}", kRotating, store.committed().step);
+  const std::string first = fmt::format("{}{}", kRotating, step);
   std::string name = first;
   for (int again = 2; taken(name); ++again) name = fmt::format("{}-{}", first, again);
   return name;
@@ -41,12 +41,6 @@ std::string next_name(const Store& store) {
 void append(PinChange& into, PinChange change) {
   std::move(change.kept.begin(), change.kept.end(), std::back_inserter(into.kept));
   std::move(change.dropped.begin(), change.dropped.end(), std::back_inserter(into.dropped));
-}
-
-Status checkpoint_error(Status status, const std::string& what,
-                        const StoreDirectories& directories) {
-  if (status) return status;
-  return std::move(status).error().in(fmt::format("{} in {}", what, directories.text()));
 }
 
 }  // namespace
@@ -113,17 +107,16 @@ Status drop_pin(Storage& storage, const StoreDirectories& directories, const std
 
 Status restore_pin(Storage& storage, const StoreDirectories& directories, const std::string& name,
                    const StoreOptions& options) {
-  const std::string what = fmt::format("restore checkpoint \"{}\"", name);
   auto opened = open_data_files(storage, directories, options, true);
-  if (!opened) return checkpoint_error(std::move(opened).error(), what, directories);
+  if (!opened) return std::move(opened).error();
   const std::vector<char> copies = copies_of(opened.value(), name);
-  if (copies.empty()) {
-    return checkpoint_error(make_error(Errc::kState, "there is none of that name"), what,
-                            directories);
-  }
+  if (copies.empty()) return no_checkpoint(name, directories, pin_names(opened.value()));
   std::string note;
   auto candidate = load_copies(storage, opened.value(), {name, 0, 'a', false}, copies, note);
-  if (!candidate) return checkpoint_error(std::move(candidate).error(), what, directories);
+  if (!candidate && candidate.error().code == Errc::kCorrupt) {
+    candidate.error().message += "; go back to another checkpoint, or use a copy of the store";
+  }
+  if (!candidate) return std::move(candidate).error();
   for (const std::string& directory : opened.value().directories.all()) {
     PENSTOCK_CHECK_OK(write_owner(storage, directory, this_process()));
   }
@@ -136,15 +129,15 @@ Status restore_pin(Storage& storage, const StoreDirectories& directories, const 
   for (std::size_t block = 0; block < table.block_count(); ++block) {
     entries.push_back(table.entry(block));
   }
-  return checkpoint_error(store->write_commit(record, entries), what, directories);
+  return store->write_commit(record, entries);
 }
 
-Status check_rotation(const Store& store) {
-  return store.check_pin(next_name(store), oldest_rotating(store) != nullptr);
+Status check_rotation(const Store& store, std::uint64_t step) {
+  return store.check_pin(next_name(store, step), oldest_rotating(store) != nullptr);
 }
 
 Result<PinChange> begin_rotation(Store& store) {
-  return store.pin(next_name(store), oldest_rotating(store) != nullptr);
+  return store.pin(next_name(store, store.committed().step), oldest_rotating(store) != nullptr);
 }
 
 Result<PinChange> finish_rotation(Store& store, std::uint32_t keep) {
@@ -155,7 +148,8 @@ Result<PinChange> finish_rotation(Store& store, std::uint32_t keep) {
     if (oldest == nullptr) {
       return make_error(
           Errc::kNoSpace,
-          fmt::format("{} holds {} checkpoints and has room for {}; drop one",
+          fmt::format("{} holds {} checkpoints and has room for {}; drop one with \"penstock "
+                      "checkpoint drop\"",
                       store.directories().text(), store.pins().size(), store.geometry().pins));
     }
     auto dropped = store.drop(std::string(oldest->name));

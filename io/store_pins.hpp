@@ -50,8 +50,9 @@ Status restore_pin(Storage& storage, const StoreDirectories& directories, const 
 /// after going back.
 [[nodiscard]] bool is_rotating(const std::string& name);
 
-/// Whether begin_rotation() would be refused; looks at nothing but memory.
-[[nodiscard]] Status check_rotation(const Store& store);
+/// Whether begin_rotation() would be refused once `step` is the last commit; looks at nothing but
+/// memory.
+[[nodiscard]] Status check_rotation(const Store& store, std::uint64_t step);
 /// Keeps the last commit of an open store under the next rotating name.
 Result<PinChange> begin_rotation(Store& store);
 /// Drops the oldest rotating checkpoints until `keep` (at least 1), and no more than there is room

@@ -79,7 +79,10 @@ struct ModelSpec {
   std::vector<GroupId> backward;  ///< level 2; empty: the reverse of forward
 };
 
-enum class OpenMode : std::uint8_t { kCreate, kResume, kCreateOrResume };
+/// kRead: the last commit, for evaluations only. Nothing is written or locked, so the store may be
+/// one that this user cannot write; kState while another process has it open for writing, kCorrupt
+/// where a training that began later has gone on over what is read.
+enum class OpenMode : std::uint8_t { kCreate, kResume, kCreateOrResume, kRead };
 
 struct EngineOptions {
   std::string directory;
@@ -148,7 +151,7 @@ struct CheckpointRequest {
 /// The last copy that tee() made or is making.
 struct TeeReport {
   enum class State : std::uint8_t { kNone, kCopying, kDone, kFailed } state = State::kNone;
-  std::string directory;
+  std::string directory;         ///< all of them: "a, b"
   std::uint64_t step = 0;        ///< whose state it is
   std::uint64_t read_bytes = 0;  ///< of sections that nothing else brought by
   std::string failure;           ///< one sentence
@@ -246,13 +249,13 @@ class Engine {
   /// checkpoints() lists it once it is durable. kArgument, kState (scratch, the name is taken),
   /// kNoSpace (no room): nothing was done.
   virtual Status checkpoint(const CheckpointRequest& request) = 0;
-  /// Copies the state of the last ended step into a new store in `directory`, on any filesystem,
+  /// Copies the state of the last ended step into a new store in `directories`, on any filesystem,
   /// between steps. Does not wait: the copy is written beside the commit of that step, from memory
   /// where the next sweep brings the bytes there anyway, and holds that commit back while it is
   /// slower. (A step that is committed already is read and copied before this returns.) A copy that
   /// fails leaves the training alone; see last_tee(). kArgument, kState, kNoSpace: nothing was
   /// done.
-  virtual Status tee(const std::string& directory) = 0;
+  virtual Status tee(const StoreDirectories& directories) = 0;
   [[nodiscard]] virtual TeeReport last_tee() const = 0;
   /// Forgets a checkpoint, between steps; waits for a commit in progress.
   virtual Status drop_checkpoint(const std::string& name) = 0;

@@ -114,7 +114,8 @@ std::vector<PinSummary> EngineImpl::checkpoints() const {
 
 /// Only while no commit runs in the store.
 Status EngineImpl::check_checkpoint(const CheckpointRequest& request) const {
-  return request.name.empty() ? check_rotation(*store_) : store_->check_pin(request.name, false);
+  return request.name.empty() ? check_rotation(*store_, step_)
+                              : store_->check_pin(request.name, false);
 }
 
 /// The new one is durable before an old one goes, on all ranks.
@@ -134,6 +135,9 @@ Status EngineImpl::check_between_steps() const {
   PENSTOCK_CHECK_OK(sticky());
   if (options_.scratch) {
     return make_error(Errc::kState, "a scratch store has no commits; create one without scratch");
+  }
+  if (options_.mode == OpenMode::kRead) {
+    return make_error(Errc::kState, "the store was opened for reading; resume it to keep states");
   }
   if (!in_step_ && !in_eval_) return ok();
   return make_error(Errc::kState, "a step or an evaluation is under way; end it first");

@@ -76,7 +76,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   Status flush() override;
   Status export_master(TensorId tensor, float* out) override;
   Status checkpoint(const CheckpointRequest& request) override;
-  Status tee(const std::string& directory) override;
+  Status tee(const StoreDirectories& directories) override;
   TeeReport last_tee() const override;
   Status drop_checkpoint(const std::string& name) override;
   std::vector<PinSummary> checkpoints() const override;
@@ -207,7 +207,7 @@ class EngineImpl final : public Engine, private CompletionSink {
 
   // --- engine_tee.cpp
   static void tee_task(void* engine, std::uint64_t operation);
-  Result<std::unique_ptr<Store>> create_copy(const std::string& directory);
+  Result<std::unique_ptr<Store>> create_copy(const StoreDirectories& directories);
   [[nodiscard]] std::uint64_t data_bytes(std::uint32_t block) const;
   Status copy_block(std::uint32_t block, const SlotEntry& entry);
   Status copy_committed();

@@ -82,7 +82,8 @@ Status EngineImpl::create_new(const StoreDirectories& directories, StoreOptions 
 }
 
 Status EngineImpl::open_existing(const StoreDirectories& directories, const StoreOptions& options) {
-  PENSTOCK_TAKE(store, open_store(parts_.storage, directories, options, true));
+  const bool writable = options_.mode != OpenMode::kRead;
+  PENSTOCK_TAKE(store, open_store(parts_.storage, directories, options, writable));
   store_ = std::move(store);
   resumed_ = true;
   const std::string& description = store_->geometry().description;
@@ -105,6 +106,7 @@ Status EngineImpl::open_store_and_plan() {
   store_options.scratch = options_.scratch;
   store_options.faults = options_.faults;
   store_options.uuid_seed = options_.uuid_seed;
+  store_options.unless_in_use = options_.mode == OpenMode::kRead;
   store_options.notice = [this](const std::string& sentence) {
     PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "{}", sentence);
   };
@@ -117,10 +119,11 @@ Status EngineImpl::open_store_and_plan() {
       parts_.commits != nullptr ? *parts_.commits : parts_.communicator, parts_.now_ns);
   if (options_.scratch) return create_new(directories, store_options);
   PENSTOCK_TAKE(found, ranks_->find(parts_.storage, directories));
-  if (options_.mode == OpenMode::kResume && !found) {
+  if ((options_.mode == OpenMode::kResume || options_.mode == OpenMode::kRead) && !found) {
     return make_error(
         Errc::kState,
-        fmt::format("{} holds no committed store; start without resuming", directories.text()));
+        fmt::format("{} holds no committed store; check the path, or start without resuming",
+                    directories.text()));
   }
   if (options_.mode == OpenMode::kCreate && found) {
     return make_error(Errc::kState,
@@ -283,7 +286,7 @@ Result<std::unique_ptr<Engine>> make_engine(const EngineParts& parts, const Engi
         fmt::format("out of memory while opening the store in {}; free some", options.directory));
   } catch (const std::exception& exception) {
     return make_error(Errc::kCorrupt,
-                      fmt::format("the store in {} cannot be opened: {}; restore a checkpoint",
+                      fmt::format("the store in {} cannot be opened: {}; use a copy of it",
                                   options.directory, exception.what()));
   }
 }

@@ -21,6 +21,9 @@ Status EngineImpl::step_begin() {
   PENSTOCK_CHECK_OK(home_.check(kEngine));
   const Lock lock(mutex_);
   PENSTOCK_CHECK_OK(sticky());
+  if (options_.mode == OpenMode::kRead) {
+    return make_error(Errc::kState, "the store was opened for reading; resume it to train");
+  }
   if (in_step_ || in_eval_) {
     return make_error(Errc::kState,
                       in_step_ ? "the last step has not ended; end or skip it first"

@@ -1,8 +1,8 @@
 // A copy of a commit in another store, written beside the commit itself.
 //
-// The copy has the geometry of the store but one data file, block i in slot i, and the id that
-// seeds the store's sums, so sections go over as they are. It is committed after the store's own
-// commit; whatever fails on its way ends the copy, not the training.
+// The copy has the geometry of the store but data files of its own, block i in slot i, and the id
+// that seeds the store's sums, so sections go over as they are. It is committed after the store's
+// own commit; whatever fails on its way ends the copy, not the training.
 
 #include <fmt/format.h>
 
@@ -12,17 +12,17 @@
 
 namespace penstock {
 
-Result<std::unique_ptr<Store>> EngineImpl::create_copy(const std::string& directory) {
+Result<std::unique_ptr<Store>> EngineImpl::create_copy(const StoreDirectories& directories) {
   StoreGeometry geometry = store_->geometry();
-  geometry.drives = {1};
+  geometry.drives.assign(directories.size(), 1);
   geometry.pins = 0;
   StoreOptions options;
   options.copy = {true, store_->sums_uuid()};
   options.uuid_seed = options_.uuid_seed == 0 ? 0 : options_.uuid_seed + step_ + 1;
-  return create_store(parts_.storage, directory, geometry, options);
+  return create_store(parts_.storage, directories, geometry, options);
 }
 
-Status EngineImpl::tee(const std::string& directory) {
+Status EngineImpl::tee(const StoreDirectories& directories) {
   PENSTOCK_CHECK_OK(home_.check(kEngine));
   Lock lock(mutex_);
   PENSTOCK_CHECK_OK(check_between_steps());
@@ -35,7 +35,7 @@ Status EngineImpl::tee(const std::string& directory) {
     const bool joins = can_join() && !scheduler_->commit_issued();
     return !teeing() && (joins || !scheduler_->commit_in_progress());
   }));
-  PENSTOCK_TAKE(copy, create_copy(directory));
+  PENSTOCK_TAKE(copy, create_copy(directories));
   std::uint64_t largest = 0;
   for (std::size_t b = 0; b < plan_.blocks.size(); ++b) {
     for (const SectionExtent& extent : store_->extents(b)) {
@@ -46,10 +46,10 @@ Status EngineImpl::tee(const std::string& directory) {
   if (tee_buffer_->empty()) {
     return make_error(Errc::kNoMemory,
                       fmt::format("the copy in {} needs {} bytes of memory; give the program more",
-                                  directory, largest));
+                                  directories.text(), largest));
   }
   tee_store_ = std::move(copy);
-  tee_ = {TeeReport::State::kCopying, directory, step_, 0, {}};
+  tee_ = {TeeReport::State::kCopying, directories.text(), step_, 0, {}};
   if (!scheduler_->commit_in_progress() && committed_step_ == step_) {
     lock.unlock();  // no commit begins meanwhile: that is this thread's to ask for
     Status status = copy_committed();

@@ -342,8 +342,8 @@ Status compare_trainer(std::string_view description, std::string_view directory,
   if (differences.empty()) return ok();
   return make_error(
       Errc::kState,
-      fmt::format("the store in {} was made with other values: {}; use the same or another "
-                  "directory",
+      fmt::format("the store in {} was made with other values: {}; give the values and the "
+                  "data it was made with, or use another directory",
                   directory, differences));
 }
 

@@ -100,7 +100,7 @@ class SectionReader {
     const std::uint64_t bytes = store_.extents(block)[section_].total_bytes();
     if (!buffer_ || buffer_->span().size() < bytes) buffer_.emplace(bytes);
     if (buffer_->empty()) {
-      return make_error(Errc::kNoMemory, fmt::format("no memory for {} bytes", bytes));
+      return make_error(Errc::kNoMemory, fmt::format("no memory for {} bytes; free some", bytes));
     }
     PENSTOCK_CHECK_OK(
         store_.read_section(block, section_, table_.entry(block), buffer_->first(bytes)));
@@ -129,7 +129,11 @@ class Rewrite {
     for (std::uint32_t block = 0; block < plan_.blocks.size(); ++block) {
       PENSTOCK_CHECK_OK(write_block(block));
       if (progress_ && !progress_(done_bytes_, total_bytes_)) {
-        return make_error(Errc::kCancelled, "stopped; the new store is not finished");
+        return make_error(
+            Errc::kCancelled,
+            fmt::format("stopped before the copy in {} was finished; the same command "
+                        "begins it again, and \"penstock clean {} --yes\" removes it",
+                        options_.to.text(), fmt::join(options_.to.all(), " ")));
       }
     }
     target_table_->commit_begin();
@@ -249,8 +253,8 @@ Status Rewrite::write_block(std::uint32_t block) {
     if (extent.data_bytes == 0) continue;
     PageBuffer buffer(extent.total_bytes());
     if (buffer.empty()) {
-      return make_error(Errc::kNoMemory,
-                        fmt::format("no memory for {} bytes", extent.total_bytes()));
+      return make_error(Errc::kNoMemory, fmt::format("no memory for {} bytes; use smaller blocks",
+                                                     extent.total_bytes()));
     }
     PENSTOCK_CHECK_OK(
         readers_[s].read(group, plan.first_element, plan.elements, buffer.span().data()));
@@ -268,15 +272,18 @@ Status Rewrite::write_block(std::uint32_t block) {
 
 Status rewrite_store(Storage& storage, const RewriteOptions& options,
                      const RewriteProgress& progress) {
-  const std::string what =
-      fmt::format("rewrite {} into {}", options.from.text(), options.to.text());
   try {  // the JSON library and allocations throw
-    Status done = Rewrite(storage, options, progress).run();
-    return done ? done : Status(std::move(done).error().in(what));
+    return Rewrite(storage, options, progress).run();
   } catch (const std::bad_alloc&) {
-    return make_error(Errc::kNoMemory, what + ": out of memory");
+    return make_error(Errc::kNoMemory,
+                      fmt::format("out of memory while {} was copied; free some, or use smaller "
+                                  "blocks",
+                                  options.from.text()));
   } catch (const std::exception& exception) {
-    return make_error(Errc::kCorrupt, fmt::format("{}: {}", what, exception.what()));
+    return make_error(Errc::kCorrupt,
+                      fmt::format("the store in {} cannot be copied: {}; check it with \"penstock "
+                                  "inspect\"",
+                                  options.from.text(), exception.what()));
   }
 }
 

@@ -80,7 +80,7 @@ TEST_F(CheckpointCommandTest, GoesBackWhereTheLastCommitIsDamaged) {
       std::filesystem::resize_file(file.path(), 100);
     }
   }
-  refused(checkpoint("list"), ExitCode::kFailed, "restore a checkpoint: good");
+  refused(checkpoint("list"), ExitCode::kFailed, "--name NAME): good");
   const Outcome back = checkpoint("restore", {"--name", "good"});
   EXPECT_EQ(back.code, ExitCode::kOk) << back.err;
   EXPECT_EQ(hash(), expected_hash(3));
@@ -90,16 +90,17 @@ TEST_F(CheckpointCommandTest, RefusesWhatCannotBe) {
   make_store({16384});
   refused(checkpoint("keep"), ExitCode::kUsage, "list, pin, drop, restore or copy");
   refused(checkpoint("pin"), ExitCode::kUsage, "--name is missing");
-  refused(checkpoint("pin", {"--name", "a/b"}), ExitCode::kUsage, "cannot name a checkpoint");
+  refused(checkpoint("pin", {"--name", "a/b"}), ExitCode::kUsage, "cannot be one of a checkpoint");
   refused(checkpoint("copy"), ExitCode::kUsage, "--to is missing");
   refused(checkpoint("list", {"--to", "x"}), ExitCode::kUsage, "belong to copy");
   refused(checkpoint("copy", {"--to", "x", "--block", "1000"}), ExitCode::kUsage, "multiple");
-  refused(checkpoint("drop", {"--name", "none"}), ExitCode::kFailed, "there is none of that name");
-  refused(checkpoint("restore", {"--name", "none"}), ExitCode::kFailed, "there is none");
+  refused(checkpoint("drop", {"--name", "none"}), ExitCode::kFailed, "no checkpoint \"none\"");
+  refused(checkpoint("restore", {"--name", "none"}), ExitCode::kFailed, "nor any other");
   ASSERT_EQ(checkpoint("pin", {"--name", "one"}).code, ExitCode::kOk);
   refused(checkpoint("pin", {"--name", "one"}), ExitCode::kFailed, "there is one of that name");
   ASSERT_EQ(checkpoint("pin", {"--name", "two"}).code, ExitCode::kOk);
-  refused(checkpoint("pin", {"--name", "three"}), ExitCode::kEnvironment, "one, two");
+  refused(checkpoint("pin", {"--name", "three"}), ExitCode::kFailed,
+          "holds one, two; drop one (penstock");
   commit_next(5);  // and stays open
   refused(checkpoint("drop", {"--name", "one"}), ExitCode::kFailed, "in use");
   EXPECT_EQ(list()["checkpoints"].size(), 2U) << "listing needs no lock";

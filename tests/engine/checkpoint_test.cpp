@@ -111,6 +111,10 @@ TEST(CheckpointRefusalTest, LeavesTheRunAsItWas) {
   EXPECT_EQ(training.engine().checkpoint({"two", 1}).error().code, Errc::kNoSpace);
   EXPECT_EQ(training.engine().checkpoint({"", 1}).error().code, Errc::kNoSpace)
       << "only \"one\" could make room, and it is not a rotation's";
+  training.run(3);  // not committed by itself
+  const Status refused = training.engine().checkpoint({"", 1});
+  EXPECT_NE(refused.error().message.find("\"step-3\""), std::string::npos)
+      << "the step it was asked for: " << refused.error().message;
   ASSERT_TRUE(training.engine().step_begin());
   EXPECT_EQ(training.engine().checkpoint({"three", 1}).error().code, Errc::kState);
   ASSERT_TRUE(training.engine().step_skip({}));

@@ -199,7 +199,7 @@ class World final : private CompletionSink {
   }
 
   void rotate(std::uint32_t keep) {
-    if (!check_rotation(*store_)) return;  // full of others
+    if (!check_rotation(*store_, store_->committed().step)) return;  // full of others
     std::vector<std::string> rotating;
     for (const Pin& pin : store_->pins()) {
       if (is_rotating(pin.name)) rotating.push_back(pin.name);

@@ -77,7 +77,7 @@ class FakeEngine final : public Engine {
   Status flush() override { return ok(); }
   Status export_master(TensorId tensor, float* out) override;
   Status checkpoint(const CheckpointRequest&) override { return ok(); }
-  Status tee(const std::string&) override { return ok(); }
+  Status tee(const StoreDirectories&) override { return ok(); }
   [[nodiscard]] TeeReport last_tee() const override { return {}; }
   Status drop_checkpoint(const std::string&) override { return ok(); }
   [[nodiscard]] std::vector<PinSummary> checkpoints() const override { return {}; }
