@@ -5,7 +5,9 @@
 
 #include "cli/command.hpp"
 #include "cli/signals.hpp"
+#include "cli/store_reader.hpp"
 #include "cli/train_flags.hpp"
+#include "train/run_setup.hpp"
 
 namespace penstock {
 namespace {
@@ -51,6 +53,7 @@ class GenerateCommand final : public Command {
   Result<ExitCode> run(Console& console) override {
     auto options = flags_.finish();
     if (!options) return std::move(options).error();
+    PENSTOCK_CHECK_OK(check_store_directories(store_directories(options.value().resources).all()));
     GenerateView view(console);
     const Status status = run_generate(options.value(), view, stop_requested());
     if (!console.json() && view.started()) console.raw("\n");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <iterator>
 #include <system_error>
 #include <utility>
@@ -21,13 +22,32 @@ void name_blocks(Store& store, const StoreDescription& description) {
   });
 }
 
+/// A weights file of an export in a directory that has no data file of a store; empty: none.
+std::string exported_file(const std::string& directory) {
+  std::string found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("data.") || name.starts_with("manifest.")) return {};
+    if (name.ends_with(".safetensors") && (found.empty() || name < found)) found = name;
+  }
+  return found;
+}
+
 }  // namespace
 
 Status check_store_directories(const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
     struct stat info {};
     const bool found = ::stat(directory.c_str(), &info) == 0;
-    if (found && S_ISDIR(info.st_mode)) continue;
+    if (found && S_ISDIR(info.st_mode)) {
+      const std::string file = exported_file(directory);
+      if (file.empty()) continue;
+      return make_error(Errc::kArgument,
+                        fmt::format("{} holds exported weights, not a store; name the store that "
+                                    "they are of, or look at them with \"penstock inspect {}/{}\"",
+                                    directory, directory, file));
+    }
     const int error = found ? ENOTDIR : errno;
     return make_error(Errc::kArgument,
                       fmt::format("cannot open the store {}: {}; name the directory that was given "

@@ -20,7 +20,8 @@ constexpr std::uint32_t kMaxBlock = 4U << 20;
 
 void declare_resources(Flags& flags, RunResources& resources, std::vector<std::string>& stores) {
   flags.texts("--store", stores,
-              "Directory of the store: weights, moments, position (required); once for each drive");
+              "Directory of the store: weights, moments, position (required); once for each drive",
+              "DIR");
   flags.custom(
       "--ram", "SIZE|min|all",
       [&resources](const std::string& value) -> Status {
@@ -58,6 +59,12 @@ void declare_commits(Flags& flags, TrainOptions& options) {
       "Steps between checkpoints inside the store, which `checkpoint restore` goes back to");
   flags.count("--keep", options.keep, 1, kMaxPins,
               "Checkpoints that stay, the newest (default 1); a new store has room for so many");
+  flags.texts("--copy-to", options.copy_to,
+              "Directory, best on another drive, for copies of the store: the last two, each whole "
+              "or not there; once for each drive",
+              "DIR");
+  flags.count("--copy-every", options.copy_every, 1, kMaxCount,
+              "Steps between these copies (required with --copy-to)");
 }
 
 /// "4,1": whole numbers, one for each directory.
@@ -107,20 +114,42 @@ Status take_block(const std::string& value, std::uint32_t& block) {
   return ok();
 }
 
+Status check_copies(const TrainOptions& options) {
+  const bool places = !options.copy_to.empty();
+  if (places != (options.copy_every != 0)) {
+    return make_error(Errc::kArgument,
+                      places ? "--copy-to needs --copy-every N: the steps between copies"
+                             : "--copy-every needs --copy-to DIR: where the copies go");
+  }
+  if (std::find(options.copy_to.begin(), options.copy_to.end(), "") != options.copy_to.end()) {
+    return make_error(Errc::kArgument, "--copy-to \"\" names no directory; name one");
+  }
+  if (places && options.scratch) {
+    return make_error(
+        Errc::kArgument,
+        "--scratch and --copy-to contradict each other: a scratch run has no state to "
+        "copy; drop one");
+  }
+  return ok();
+}
+
 }  // namespace
 
 void TrainFlags::declare(Flags& flags) {
   flags.text("--model", model_,
-             "nano, tiny, 124M, 1B, 4B (each also with -gpt2), a config.json or "
-             "its directory (default tiny)");
-  flags.text("--config", config_, "The same, for a config.json in the working directory, too");
+             "nano, tiny, 124M, 1B, 4B (each also with -gpt2), or the path of a config.json or of "
+             "its directory (default tiny)",
+             "SIZE|PATH");
+  flags.text("--config", config_, "A config.json, also where its name alone looks like a size",
+             "FILE");
   flags.choice(
       "--family", {"llama", "gpt2"},
       [this](std::size_t index) { options_.family = index == 0 ? "llama" : "gpt2"; },
       "Family of a named size (default llama)");
   flags.text("--data", options_.data.path,
              "Any file (its bytes are the tokens), a token file with --vocab, or random:VOCAB "
-             "(required)");
+             "(required)",
+             "FILE");
   flags.count("--vocab", options_.data.vocab, 2, std::uint64_t{1} << 24,
               "Vocabulary of a token file");
   flags.choice(
@@ -216,13 +245,15 @@ Result<TrainOptions> TrainFlags::finish() const {
                       "--scratch and --keep or --checkpoint-every contradict each other: a scratch "
                       "run keeps nothing; drop one");
   }
+  PENSTOCK_CHECK_OK(check_copies(options));
   if (options.checkpoint_every != 0 && options.keep == 0) options.keep = 1;
   return options;
 }
 
 void GenerateFlags::declare(Flags& flags) {
   declare_resources(flags, options_.resources, stores_);
-  flags.text("--prompt", options_.prompt, "Text to go on from");
+  flags.text("--prompt", options_.prompt,
+             "Text to go on from; token numbers with spaces if the model was trained on tokens");
   flags.count("--tokens", options_.tokens, 1, kMaxCount, "Tokens to generate (default 200)");
   flags.real("--temperature", options_.temperature, 0.0, 100.0,
              "0: always the likeliest token (default 0.8)");

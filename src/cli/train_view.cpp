@@ -144,6 +144,22 @@ void TrainView::on_eval(const EvalLine& line) {
   }
 }
 
+void TrainView::on_copy(const CopyLine& line) {
+  if (console_.json()) {
+    console_.data(
+        json_line({{"schema", kSchema},
+                   {"event", "copy"},
+                   {"step", line.step},
+                   {"directory", line.directory},
+                   {"failure", line.failure.empty() ? json(nullptr) : json(line.failure)}}));
+  } else if (line.failure.empty()) {
+    console_.note(fmt::format("copy   step {} in {}", line.step, line.directory));
+  } else {
+    console_.warn(
+        fmt::format("no copy of step {} in {}: {}", line.step, line.directory, line.failure));
+  }
+}
+
 void TrainView::on_end(const RunEnd& end) {
   end_ = end;
   console_.finish_live();

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Shows a training: lines for people on standard error, or one JSON object a line on standard
-/// output ("schema": "penstock.train/1", "event": note | start | step | eval | end).
+/// output ("schema": "penstock.train/1", "event": note | start | step | eval | copy | end).
 /// Threads: one.
 
 #include <string>
@@ -21,6 +21,7 @@ class TrainView final : public TrainObserver {
   void on_start(const RunStart& start) override;
   void on_step(const StepLine& line) override;
   void on_eval(const EvalLine& line) override;
+  void on_copy(const CopyLine& line) override;
   void on_end(const RunEnd& end) override;
 
   /// What on_end() reported; all zero before.

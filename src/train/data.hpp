@@ -33,6 +33,8 @@ class TrainingData {
   TrainingData(std::unique_ptr<TokenReader> reader, std::uint64_t seed);
 
   [[nodiscard]] const TokenReader& reader() const { return *reader_; }
+  /// TokenReader::content().
+  Result<std::uint64_t> content() { return reader_->content(); }
   [[nodiscard]] std::uint32_t vocab() const { return reader_->vocab(); }
   [[nodiscard]] std::uint64_t train_tokens() const { return reader_->tokens() - held_out_; }
   [[nodiscard]] std::uint64_t held_out_tokens() const { return held_out_; }

@@ -11,6 +11,7 @@
 #include "base/counters.hpp"
 #include "engine/system_drives.hpp"
 #include "model/named_sizes.hpp"
+#include "train/copies.hpp"
 #include "train/data.hpp"
 #include "train/run_setup.hpp"
 #include "train/schedule.hpp"
@@ -43,14 +44,17 @@ class Run {
   Status train();
 
  private:
+  [[nodiscard]] Status check_there() const;
   Status open_data();
   Status open_model();
   Status open_engine();
+  Status open_copies();
+  Status copy_if_due(std::uint64_t step);
+  void look_at_copy();
   Status announce();
   Status one_step(std::uint64_t step);
   void add_bounds(const TrainReport& report, StepLine& line) const;
   void report(std::uint64_t step, const TrainReport& report, std::uint64_t started_ns);
-  Status check_checkpoints();
   Status checkpoint_if_due(std::uint64_t step);
   Status evaluate(std::uint64_t step);
   [[nodiscard]] std::vector<std::uint64_t> written_bytes() const;
@@ -69,6 +73,7 @@ class Run {
   MemorySplit memory_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Copies> copies_;
   std::vector<std::uint32_t> tokens_, targets_;  // [batch, seq]
   std::unique_ptr<WearMeter> wear_;
   std::vector<std::uint64_t> written_before_;  // the steps, to each directory
@@ -119,9 +124,15 @@ Status Run::open_engine() {
   options.mode = options_.resume ? OpenMode::kResume : OpenMode::kCreate;
   options.block_elements = options_.block_elements;
   if (options_.resume) {
-    options.block_elements = stored_block_elements(
-        *parts_.storage, store_directories(options_.resources), options.block_elements);
+    const auto facts = read_facts(*parts_.storage, store_directories(options_.resources));
+    if (facts) {
+      options.block_elements = facts->block_elements;
+      std::string note;
+      PENSTOCK_CHECK_OK(check_checkpoint_room(options_, *facts, note));
+      if (!note.empty()) observer_.on_note(note);
+    }
   }
+  PENSTOCK_TAKE(content, data_->content());
   options.commit_every = options_.commit_every;
   options.scratch = options_.scratch;
   options.drive_shares = options_.drive_shares;
@@ -131,38 +142,63 @@ Status Run::open_engine() {
   options.queue.backend = options_.resources.queue;
   options.queue.nodes = system_io_nodes(store_directories(options).all());
   options.measure_drive_seconds = 0.25;
-  options.description_json =
-      describe_run(options_, config_, data_->reader(), std::string(model_->matmul().isa()));
+  options.description_json = describe_run(options_, config_, data_->reader(), content,
+                                          std::string(model_->matmul().isa()));
   PENSTOCK_TAKE(memory, split_memory(options_.resources, *model_, options,
                                      "; a smaller --micro or --seq needs less"));
   memory_ = memory;
   options.host_bytes = memory_.ram_bytes;
   options.workspace_bytes = memory_.workspace_bytes;
-  const Logger logger(
-      LogLevel::kWarning,
-      [this](LogLevel, const char*, int, std::string_view message) { observer_.on_note(message); });
+  const Logger logger(LogLevel::kWarning,
+                      [this](LogLevel level, const char*, int, std::string_view message) {
+                        if (level < LogLevel::kError)
+                          observer_.on_note(message);  // an error is returned, too
+                      });
   PENSTOCK_TAKE(engine, make_engine(parts_.engine_parts(logger), options, model_->spec()));
   engine_ = std::move(engine);
   PENSTOCK_TAKE(trainer, Trainer::create(*engine_, *model_, memory_.kept_layers));
   trainer_ = std::move(trainer);
   first_step_ = engine_->step();
-  return check_checkpoints();
-}
-
-/// A store has the room for checkpoints that it was made with.
-Status Run::check_checkpoints() {
-  if (engine_->checkpoint_room() < options_.keep) {
-    return make_error(
-        Errc::kState,
-        fmt::format(
-            "--keep {}: the store in {} was made with room for {} checkpoints; use that, or "
-            "a new store",
-            options_.keep, options_.resources.store, engine_->checkpoint_room()));
-  }
   // A run that died between a commit and its checkpoint makes up for it.
   const auto pins = engine_->checkpoints();
   const bool made = !pins.empty() && pins.back().step == first_step_;
   return first_step_ > 0 && !made ? checkpoint_if_due(first_step_) : ok();
+}
+
+Status Run::open_copies() {
+  if (options_.copy_to.empty()) return ok();
+  for (const std::string& place : options_.copy_to) {
+    PENSTOCK_CHECK_OK(check_place("--copy-to", place, /*to_read=*/false));
+  }
+  const StoreDirectories directories = store_directories(options_.resources);
+  std::optional<StoreUuid> sums_uuid;
+  if (options_.resume) {
+    PENSTOCK_TAKE(store, open_store(*parts_.storage, directories, {}, /*writable=*/false));
+    sums_uuid = store->sums_uuid();
+  }
+  PENSTOCK_TAKE(copies, Copies::open(*parts_.storage, options_.copy_to, directories, sums_uuid));
+  copies_ = std::make_unique<Copies>(std::move(copies));
+  return ok();
+}
+
+Status Run::copy_if_due(std::uint64_t step) {
+  if (copies_ == nullptr) return ok();
+  look_at_copy();
+  if (step % options_.copy_every != 0) return ok();
+  if (copies_->under_way()) {  // which of the two is the newest is not known before
+    PENSTOCK_CHECK_OK(engine_->flush());
+    look_at_copy();
+  }
+  const auto failed = copies_->begin(*engine_);
+  if (failed) observer_.on_copy(*failed);
+  look_at_copy();  // of a step that was committed already it is made at once
+  return ok();
+}
+
+void Run::look_at_copy() {
+  if (copies_ == nullptr) return;
+  const auto line = copies_->ended(*engine_);
+  if (line) observer_.on_copy(*line);
 }
 
 Status Run::checkpoint_if_due(std::uint64_t step) {
@@ -204,11 +240,33 @@ Status Run::announce() {
   return ok();
 }
 
+Status Run::check_there() const {
+  if (!options_.resume) return ok();
+  const StoreDirectories directories = store_directories(options_.resources);
+  const std::unique_ptr<Storage> storage = make_posix_storage();
+  for (const std::string& directory : directories.all()) {
+    PENSTOCK_TAKE(there, storage->exists(directory));
+    if (there) continue;
+    return make_error(Errc::kArgument,
+                      fmt::format("--resume: there is no store {}; check the path, or leave "
+                                  "--resume out to begin a new one",
+                                  directory));
+  }
+  return ok();
+}
+
 Status Run::prepare() {
-  PENSTOCK_CHECK_OK(check_store_place(options_.resources, /*must_exist=*/false));
+  PENSTOCK_CHECK_OK(check_store_place(options_.resources, /*to_read=*/false));
+  PENSTOCK_CHECK_OK(check_there());
   PENSTOCK_CHECK_OK(open_data());
   PENSTOCK_CHECK_OK(open_model());
+  PENSTOCK_CHECK_OK(open_copies());
   PENSTOCK_CHECK_OK(open_engine());
+  if (copies_ != nullptr) {
+    const StoreDirectories directories = store_directories(options_.resources);
+    PENSTOCK_TAKE(store, open_store(*parts_.storage, directories, {}, /*writable=*/false));
+    copies_->belong_to(store->sums_uuid());
+  }
   tokens_.resize(options_.batch * options_.seq);
   targets_.resize(tokens_.size());
   return announce();
@@ -332,6 +390,7 @@ std::vector<std::uint64_t> Run::written_bytes() const {
 
 Status Run::finish(bool stopped) {
   PENSTOCK_CHECK_OK(engine_->flush());
+  look_at_copy();
   RunEnd end;
   end.step = engine_->step();
   end.committed_step = engine_->committed_step();
@@ -356,6 +415,7 @@ Status Run::train() {
     if (stop_.load()) return finish(true);
     PENSTOCK_CHECK_OK(one_step(step));
     PENSTOCK_CHECK_OK(checkpoint_if_due(step + 1));
+    PENSTOCK_CHECK_OK(copy_if_due(step + 1));
     const bool last = step + 1 == options_.steps;
     const bool due = options_.eval_every > 0 && (step + 1) % options_.eval_every == 0;
     if ((last || due) && !stop_.load()) PENSTOCK_CHECK_OK(evaluate(step + 1));

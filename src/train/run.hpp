@@ -58,7 +58,9 @@ struct TrainOptions {
   std::uint64_t eval_every = 0;             ///< 0: before the first step and after the last only
   std::uint64_t eval_tokens = 65536;        ///< held-out tokens per evaluation, about; 0: all
   std::uint64_t checkpoint_every = 0;       ///< steps between rotating checkpoints; 0: none
-  std::uint32_t keep = 0;  ///< of them; also the room a new store has for checkpoints
+  std::uint32_t keep = 0;            ///< of them; also the room a new store has for checkpoints
+  std::vector<std::string> copy_to;  ///< one place for each drive of the copies; empty: none
+  std::uint64_t copy_every = 0;      ///< steps between copies
   bool resume = false;
   bool scratch = false;
 };
@@ -111,6 +113,13 @@ struct EvalLine {
   std::uint64_t tokens = 0;
 };
 
+/// A copy of the state in another store: made, or not.
+struct CopyLine {
+  std::uint64_t step = 0;
+  std::string directory;
+  std::string failure;  ///< empty: it is whole
+};
+
 struct RunEnd {
   std::uint64_t step = 0, committed_step = 0;
   bool stopped = false;
@@ -129,6 +138,7 @@ class TrainObserver {
   virtual void on_start(const RunStart& start) = 0;
   virtual void on_step(const StepLine& line) = 0;
   virtual void on_eval(const EvalLine& line) = 0;
+  virtual void on_copy(const CopyLine& line) = 0;
   virtual void on_end(const RunEnd& end) = 0;
 };
 

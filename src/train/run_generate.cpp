@@ -56,19 +56,34 @@ std::uint32_t choose(std::vector<float>& logits, double temperature, Isa isa, do
   return likeliest;
 }
 
-}  // namespace
+/// The model as the store has it, and which commit that is.
+struct Source {
+  StoredRun run;
+  std::uint64_t sequence = 0;
+};
 
-Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
-                    const std::atomic<bool>& stop) {
-  PENSTOCK_CHECK_OK(check_store_place(options.resources, /*must_exist=*/true));
-  PENSTOCK_TAKE(parts, make_run_parts(options.resources));
+Result<Source> read_source(Storage& storage, const StoreDirectories& directories) {
+  PENSTOCK_TAKE(store, open_store(storage, directories, {}, /*writable=*/false));
+  PENSTOCK_TAKE(run, read_stored_run(store->geometry().description));
+  return Source{run, store->sequence()};
+}
+
+/// Bytes that are not right may be those of a training that began meanwhile.
+Status explain(Status done, Storage& storage, const StoreDirectories& directories,
+               std::uint64_t sequence) {
+  if (done || done.error().code != Errc::kCorrupt) return done;
+  const auto now = open_store(storage, directories, {}, /*writable=*/false);
+  if (!now || now.value()->sequence() == sequence) return done;
+  return make_error(Errc::kState,
+                    fmt::format("a training began in {} while its weights were read; generate "
+                                "again when it has ended, or from a copy (penstock checkpoint "
+                                "copy)",
+                                directories.text()));
+}
+
+Status generate(const GenerateOptions& options, const RunParts& parts, const StoredRun& stored,
+                GenerateObserver& observer, const std::atomic<bool>& stop) {
   const StoreDirectories directories = store_directories(options.resources);
-  StoredRun stored;
-  {
-    PENSTOCK_TAKE(store, open_store(*parts.storage, directories, {}, false));
-    PENSTOCK_TAKE(run, read_stored_run(store->geometry().description));
-    stored = run;
-  }
   PENSTOCK_TAKE(tokens, read_prompt(options.prompt, stored));
   TransformerOptions model_options;
   model_options.config = stored.config;
@@ -81,16 +96,18 @@ Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
   EngineOptions engine_options;
   engine_options.directory = options.resources.store;
   engine_options.further_directories = options.resources.further_stores;
-  engine_options.mode = OpenMode::kResume;
+  engine_options.mode = OpenMode::kRead;
   engine_options.isa = parts.isa;
   engine_options.queue.backend = options.resources.queue;
-  engine_options.block_elements = stored_block_elements(*parts.storage, directories, 0);
+  if (const auto facts = read_facts(*parts.storage, directories)) {
+    engine_options.block_elements = facts->block_elements;
+  }
   PENSTOCK_TAKE(memory, split_memory(options.resources, *model, engine_options, ""));
   engine_options.host_bytes = memory.ram_bytes;
   engine_options.workspace_bytes = memory.workspace_bytes;
   const Logger logger(LogLevel::kWarning,
-                      [&observer](LogLevel, const char*, int, std::string_view message) {
-                        observer.on_note(message);
+                      [&observer](LogLevel level, const char*, int, std::string_view message) {
+                        if (level < LogLevel::kError) observer.on_note(message);
                       });
   PENSTOCK_TAKE(engine, make_engine(parts.engine_parts(logger), engine_options, model->spec()));
   PENSTOCK_TAKE(trainer, Trainer::create(*engine, *model, memory.kept_layers));
@@ -107,6 +124,18 @@ Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
     tokens.push_back(token);
   }
   return engine->eval_end();
+}
+
+}  // namespace
+
+Status run_generate(const GenerateOptions& options, GenerateObserver& observer,
+                    const std::atomic<bool>& stop) {
+  PENSTOCK_CHECK_OK(check_store_place(options.resources, /*to_read=*/true));
+  PENSTOCK_TAKE(parts, make_run_parts(options.resources));
+  const StoreDirectories directories = store_directories(options.resources);
+  PENSTOCK_TAKE(source, read_source(*parts.storage, directories));
+  return explain(generate(options, parts, source.run, observer, stop), *parts.storage, directories,
+                 source.sequence);
 }
 
 }  // namespace penstock

@@ -13,10 +13,12 @@
 #include <system_error>
 #include <thread>
 
+#include "base/checksum.hpp"
 #include "base/clock.hpp"
 #include "base/units.hpp"
 #include "engine/layout.hpp"
 #include "engine/system_drives.hpp"
+#include "io/store_pins.hpp"
 #include "topo/topology.hpp"
 
 namespace penstock {
@@ -126,14 +128,12 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
   return split;
 }
 
-namespace {
-
-Status check_place(const std::string& directory, bool must_exist) {
+Status check_place(const std::string& flag, const std::string& directory, bool to_read) {
   const auto refuse = [&](int error, const std::string& where, const char* remedy) {
     const std::string place =
         where == directory ? std::string() : fmt::format(" cannot be made in {}", where);
     return make_error(Errc::kArgument,
-                      fmt::format("--store {}{}: {}; {}", directory, place,
+                      fmt::format("{} {}{}: {}; {}", flag, directory, place,
                                   std::generic_category().message(error), remedy),
                       error);
   };
@@ -147,11 +147,12 @@ Status check_place(const std::string& directory, bool must_exist) {
     if (!S_ISDIR(info.st_mode)) {
       return refuse(ENOTDIR, directory, "name a directory; one that does not exist is made");
     }
-    const int error = may(directory, W_OK | X_OK);
-    return error == 0 ? ok() : Status(refuse(error, directory, kPermit));
+    const int error = may(directory, to_read ? R_OK | X_OK : W_OK | X_OK);
+    if (error == 0) return ok();
+    return refuse(error, directory, to_read ? "ask its owner for the right to read it" : kPermit);
   }
   const int missing = errno;
-  if (must_exist || missing != ENOENT) {
+  if (to_read || missing != ENOENT) {
     return refuse(missing, directory, "name the directory that was given to train --store");
   }
   std::filesystem::path parent = std::filesystem::path(directory).lexically_normal();
@@ -162,12 +163,10 @@ Status check_place(const std::string& directory, bool must_exist) {
   return refuse(error, above, error == ENOENT ? "create that directory first" : kPermit);
 }
 
-}  // namespace
-
-Status check_store_place(const RunResources& resources, bool must_exist) {
+Status check_store_place(const RunResources& resources, bool to_read) {
   const StoreDirectories directories = store_directories(resources);
   for (const std::string& directory : directories.all()) {
-    PENSTOCK_CHECK_OK(check_place(directory, must_exist));
+    PENSTOCK_CHECK_OK(check_place("--store", directory, to_read));
   }
   return ok();
 }
@@ -178,17 +177,59 @@ StoreDirectories store_directories(const RunResources& resources) {
   return StoreDirectories(std::move(all));
 }
 
-std::uint32_t stored_block_elements(Storage& storage, const StoreDirectories& directories,
-                                    std::uint32_t otherwise) {
+std::optional<StoredFacts> read_facts(Storage& storage, const StoreDirectories& directories) {
   const auto store = open_store(storage, directories, {}, /*writable=*/false);
-  if (!store) return otherwise;
+  if (!store) return std::nullopt;
   const auto elements =
       block_elements_of(store.value()->geometry().description, directories.text());
-  return elements ? elements.value() : otherwise;
+  if (!elements) return std::nullopt;
+  StoredFacts facts{elements.value(), store.value()->geometry().pins, {}};
+  for (const Pin& pin : store.value()->pins()) {
+    if (!is_rotating(pin.name)) facts.pinned.push_back(pin.name);
+  }
+  return facts;
+}
+
+Status check_checkpoint_room(const TrainOptions& options, const StoredFacts& facts,
+                             std::string& note) {
+  const std::string where = store_directories(options.resources).text();
+  const std::string copy =
+      fmt::format("make a store with more room (penstock checkpoint copy {} --to DIR --keep N)",
+                  fmt::join(store_directories(options.resources).all(), " "));
+  if (options.keep > facts.room) {
+    return make_error(
+        Errc::kState,
+        fmt::format(
+            "--keep {}: the store in {} was made with room for {} checkpoints; "
+            "{}, or {}",
+            options.keep, where, facts.room,
+            facts.room == 0 ? "leave --keep and --checkpoint-every out" : "keep so many at most",
+            copy));
+  }
+  if (options.checkpoint_every == 0 || facts.pinned.empty()) return ok();
+  const std::size_t left = facts.room - std::min<std::size_t>(facts.room, facts.pinned.size());
+  if (left == 0) {
+    return make_error(
+        Errc::kState,
+        fmt::format(
+            "--checkpoint-every {}: the store in {} has room for {} checkpoints, and all of "
+            "it is taken by {} that were pinned ({}); drop one (penstock checkpoint drop), "
+            "or {}",
+            options.checkpoint_every, where, facts.room, facts.pinned.size(),
+            fmt::join(facts.pinned, ", "), copy));
+  }
+  if (left < options.keep) {
+    note = fmt::format(
+        "--keep {}: {} of the store's room for {} checkpoints is taken by those that "
+        "were pinned ({}), so {} of this run's stay",
+        options.keep, facts.pinned.size(), facts.room, fmt::join(facts.pinned, ", "), left);
+  }
+  return ok();
 }
 
 std::string describe_run(const TrainOptions& options, const ModelConfig& config,
-                         const TokenReader& data, const std::string& matrix_library) {
+                         const TokenReader& data, std::uint64_t content,
+                         const std::string& matrix_library) {
   const json run = {{"program", "penstock train"},
                     {"model", config_json(config)},
                     {"batch", options.batch},
@@ -202,6 +243,8 @@ std::string describe_run(const TrainOptions& options, const ModelConfig& config,
                     {"compute", options.resources.fp32 ? "fp32" : "bf16"},
                     {"matrix library", matrix_library},
                     {"data", data.fingerprint()},
+                    {"data bytes", data.bytes()},
+                    {"data content", to_hex(content)},
                     {"bytes", data.kind() == "bytes"}};
   return run.dump();
 }

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/executor.hpp"
 #include "comm/communicator.hpp"
@@ -46,21 +48,36 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
                                  EngineOptions options, std::string_view remedy);
 
 /// Whether a store can be at that place, as far as can be told without writing: kArgument where the
-/// path is a file, its parent is missing, or one of them may not be written to.
-[[nodiscard]] Status check_store_place(const RunResources& resources, bool must_exist);
+/// path is a file, its parent is missing, or one of them may not be written to. `to_read`: it must
+/// be there, and is not written to.
+[[nodiscard]] Status check_store_place(const RunResources& resources, bool to_read);
+/// The same of one directory; `flag` is what named it.
+[[nodiscard]] Status check_place(const std::string& flag, const std::string& directory,
+                                 bool to_read);
 
-/// Blocks of an existing store keep their size: the block elements of the one in `directories`, or
-/// `otherwise` where none can be read (opening it will say why).
-[[nodiscard]] std::uint32_t stored_block_elements(Storage& storage,
-                                                  const StoreDirectories& directories,
-                                                  std::uint32_t otherwise);
+/// What is to be known of an existing store before it is opened for a run.
+struct StoredFacts {
+  std::uint32_t block_elements = 0;  ///< its blocks keep their size
+  std::uint32_t room = 0;            ///< for checkpoints
+  std::vector<std::string> pinned;   ///< those that no rotation drops
+};
+/// Nothing where the store cannot be read: opening it will say why.
+[[nodiscard]] std::optional<StoredFacts> read_facts(Storage& storage,
+                                                    const StoreDirectories& directories);
+
+/// Whether the run's checkpoints fit beside those that its user made; `note` says so where they do,
+/// but are fewer than --keep.
+Status check_checkpoint_room(const TrainOptions& options, const StoredFacts& facts,
+                             std::string& note);
 
 /// All directories of the store.
 [[nodiscard]] StoreDirectories store_directories(const RunResources& resources);
 
-/// What a run must keep to be continued with the same bits, as JSON for EngineOptions.
+/// What a run must keep to be continued with the same bits, as JSON for EngineOptions. `content`:
+/// TokenReader::content() of the data.
 [[nodiscard]] std::string describe_run(const TrainOptions& options, const ModelConfig& config,
-                                       const TokenReader& data, const std::string& matrix_library);
+                                       const TokenReader& data, std::uint64_t content,
+                                       const std::string& matrix_library);
 
 /// What a later program needs of it.
 struct StoredRun {

@@ -119,9 +119,10 @@ struct Layout {
 
 class FileTokens final : public TokenReader {
  public:
-  FileTokens(File file, const Layout& layout)
+  FileTokens(File file, const Layout& layout, std::uint64_t sum_limit_bytes)
       : file_(std::move(file)),
         layout_(layout),
+        sum_limit_bytes_(sum_limit_bytes),
         buffer_(std::min<std::uint64_t>(kBufferBytes, file_.bytes())) {}
 
   [[nodiscard]] std::uint64_t tokens() const override { return layout_.tokens; }
@@ -129,6 +130,7 @@ class FileTokens final : public TokenReader {
   [[nodiscard]] const std::string& path() const override { return file_.path(); }
   [[nodiscard]] bool scanned() const override { return scanned_; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return fingerprint_; }
+  [[nodiscard]] std::uint64_t bytes() const override { return file_.bytes(); }
   [[nodiscard]] std::string kind() const override {
     return layout_.token_bytes == 1 ? "bytes"
                                     : fmt::format("{}-bit tokens", 8 * layout_.token_bytes);
@@ -142,6 +144,21 @@ class FileTokens final : public TokenReader {
       done += count;
     }
     return ok();
+  }
+
+  Result<std::uint64_t> content() override {
+    TileHasher hasher;
+    if (file_.bytes() <= sum_limit_bytes_) {
+      PENSTOCK_CHECK_OK(add_to(hasher, 0, file_.bytes()));
+      return hasher.digest();
+    }
+    const std::uint64_t piece = std::min(kSumPieceBytes, file_.bytes());
+    const std::uint64_t last = file_.bytes() - piece;
+    for (std::uint64_t i = 0; i < kSumPieces; ++i) {
+      const std::uint64_t whole = last / (kSumPieces - 1), rest = last % (kSumPieces - 1);
+      PENSTOCK_CHECK_OK(add_to(hasher, i * whole + i * rest / (kSumPieces - 1), piece));
+    }
+    return hasher.digest();
   }
 
   Status prepare(std::uint64_t scan_limit_bytes) {
@@ -159,6 +176,18 @@ class FileTokens final : public TokenReader {
   }
 
  private:
+  Status add_to(TileHasher& hasher, std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t done = 0; done < count;) {
+      const std::span<std::byte> piece(
+          buffer_.data(),
+          static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size(), count - done)));
+      PENSTOCK_CHECK_OK(file_.read(first + done, piece));
+      hasher.update(piece.data(), piece.size());
+      done += piece.size();
+    }
+    return ok();
+  }
+
   Status read_piece(std::uint64_t first, std::span<std::uint32_t> into, Errc code) {
     const std::size_t width = layout_.token_bytes;
     const std::span<std::byte> bytes(buffer_.data(), into.size() * width);
@@ -204,6 +233,7 @@ class FileTokens final : public TokenReader {
 
   File file_;
   Layout layout_;
+  std::uint64_t sum_limit_bytes_;
   std::vector<std::byte> buffer_;
   std::uint64_t fingerprint_ = 0;
   bool scanned_ = false;
@@ -220,6 +250,8 @@ class RandomTokens final : public TokenReader {
   [[nodiscard]] const std::string& path() const override { return name_; }
   [[nodiscard]] bool scanned() const override { return true; }
   [[nodiscard]] std::uint64_t fingerprint() const override { return hash_name(name_); }
+  [[nodiscard]] std::uint64_t bytes() const override { return 0; }
+  Result<std::uint64_t> content() override { return hash_name(name_); }
 
   Status read(std::uint64_t first, std::span<std::uint32_t> into) override {
     static const std::uint64_t stream = hash_name("penstock random data");
@@ -359,7 +391,8 @@ Result<std::unique_ptr<TokenReader>> open_tokens(const DataOptions& options) {
   if (!file) return std::move(file).error();
   auto layout = decide_layout(file.value(), options);
   if (!layout) return std::move(layout).error();
-  auto reader = std::make_unique<FileTokens>(std::move(file).value(), layout.value());
+  auto reader = std::make_unique<FileTokens>(std::move(file).value(), layout.value(),
+                                             options.sum_limit_bytes);
   PENSTOCK_CHECK_OK(reader->prepare(options.scan_limit_bytes));
   return std::unique_ptr<TokenReader>(std::move(reader));
 }

@@ -39,6 +39,8 @@ struct DataOptions {
   std::uint64_t vocab = 0;  ///< 0: not given
   std::uint64_t scan_limit_bytes = std::uint64_t{1}
                                    << 30;  ///< files up to this are read at opening
+  std::uint64_t sum_limit_bytes = std::uint64_t{256}
+                                  << 20;  ///< content() reads files up to this as a whole
 };
 
 class TokenReader {
@@ -55,6 +57,12 @@ class TokenReader {
   [[nodiscard]] virtual bool scanned() const = 0;
   /// Hash of length, type, vocabulary and the first and last 64 KiB: tells files apart on resume.
   [[nodiscard]] virtual std::uint64_t fingerprint() const = 0;
+  static constexpr std::uint64_t kSumPieces = 1024, kSumPieceBytes = 64 * 1024;
+  /// Length of the file; 0 where nothing is read.
+  [[nodiscard]] virtual std::uint64_t bytes() const = 0;
+  /// XXH3-64 of the bytes, to tell on resume that they changed: of the whole file up to
+  /// sum_limit_bytes, else of kSumPieces pieces from its first byte to its last, evenly spaced.
+  virtual Result<std::uint64_t> content() = 0;
   /// Tokens first..first+into.size(), each below vocab(); they must lie within tokens().
   virtual Status read(std::uint64_t first, std::span<std::uint32_t> into) = 0;
 };

@@ -41,6 +41,7 @@ class GuidedRun final : public TrainObserver {
   void on_note(std::string_view) override {}
   void on_start(const RunStart&) override {}
   void on_eval(const EvalLine&) override {}
+  void on_copy(const CopyLine&) override {}
   void on_end(const RunEnd&) override {}
   void on_step(const StepLine& line) override {
     std::unique_lock lock(mutex_);
@@ -87,6 +88,7 @@ class StoppedRun final : public TrainObserver {
   void on_note(std::string_view) override {}
   void on_start(const RunStart&) override {}
   void on_eval(const EvalLine&) override {}
+  void on_copy(const CopyLine&) override {}
   void on_end(const RunEnd&) override {}
   void on_step(const StepLine& line) override { stop = line.step >= last_; }
   std::atomic<bool> stop;

@@ -308,5 +308,38 @@ TEST_F(DataTest, TellsFilesApart) {
   EXPECT_NE(print({.path = "random:100"}), print({.path = "random:101"}));
 }
 
+TEST_F(DataTest, SumsTheWholeFileOrPiecesOfALongOne) {
+  const auto sum = [](const DataOptions& options) {
+    return open_tokens(options).value()->content().value();
+  };
+  constexpr std::uint64_t kBytes = 2 * TokenReader::kSumPieces * TokenReader::kSumPieceBytes;
+  const std::string path = write_bytes(1);
+  std::filesystem::resize_file(path, kBytes);  // of holes
+  const DataOptions whole{.path = path}, pieces{.path = path, .sum_limit_bytes = kBytes - 1};
+  const auto differs_at = [&](const DataOptions& options, std::uint64_t offset) {
+    const std::uint64_t before = sum(options);
+    const auto put = [&](char byte) {
+      std::fstream(path, std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(static_cast<std::streamoff>(offset))
+          .put(byte);
+    };
+    put('#');
+    const bool differs = sum(options) != before;
+    put('\0');
+    return differs;
+  };
+  // Every second 64 KiB are looked at, the first and the last among them.
+  EXPECT_TRUE(differs_at(pieces, 1000));
+  EXPECT_TRUE(differs_at(pieces, kBytes - 1));
+  EXPECT_FALSE(differs_at(pieces, TokenReader::kSumPieceBytes + 1000));
+  const std::uint64_t last = kBytes - TokenReader::kSumPieceBytes;
+  const std::uint64_t middle = last * 511 / (TokenReader::kSumPieces - 1);
+  EXPECT_TRUE(differs_at(pieces, middle));
+  EXPECT_TRUE(differs_at(pieces, middle + TokenReader::kSumPieceBytes - 1));
+  EXPECT_TRUE(differs_at(whole, TokenReader::kSumPieceBytes + 1000));
+  EXPECT_TRUE(differs_at(whole, kBytes - 1));
+  EXPECT_NE(sum({.path = "random:100"}), sum({.path = "random:101"}));
+}
+
 }  // namespace
 }  // namespace penstock

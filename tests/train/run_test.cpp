@@ -72,6 +72,7 @@ class Recorder final : public TrainObserver {
     if (line.step == stop_after) stop.store(true);
   }
   void on_eval(const EvalLine& line) override { evaluations.push_back(line); }
+  void on_copy(const CopyLine& line) override { copies.push_back(line); }
   void on_end(const RunEnd& line) override { end = line; }
 
   std::uint64_t stop_after = 0;
@@ -81,6 +82,7 @@ class Recorder final : public TrainObserver {
   std::vector<double> losses, norms;
   std::vector<std::uint64_t> data_indices;
   std::vector<EvalLine> evaluations;
+  std::vector<CopyLine> copies;
   std::vector<std::string> notes;
 };
 
