@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -14,6 +17,9 @@
 
 namespace penstock {
 namespace {
+
+/// Behind this word flags end, as usual on a command line.
+constexpr std::string_view kEndOfFlags = "--";
 
 /// Options every command takes, before or behind its name.
 struct CommonFlags {
@@ -69,14 +75,23 @@ class Program {
       return exit_code_of(result.error().code);
     }
     console.finish_live();
-    if (const Status output = console.output_status(); !output) {
-      console.error(output.error().message);
-      return ExitCode::kFailed;
-    }
-    return result.value();
+    return end_of_output(console, result.value());
+  }
+
+  [[nodiscard]] bool has_command(std::string_view name) const {
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [&](const Entry& entry) { return entry.command->name() == name; });
   }
 
  private:
+  /// Data that nobody got is a failure, whatever the command says.
+  static ExitCode end_of_output(Console& console, ExitCode code) {
+    const Status output = console.output_status();
+    if (output) return code;
+    console.error(output.error().message);
+    return ExitCode::kFailed;
+  }
+
   // The exit code, where parsing already is the end: help, or a mistake that CLI11 finds.
   std::optional<ExitCode> parse(int argument_count, const char* const* arguments) {
     try {
@@ -88,7 +103,7 @@ class Program {
       }
       Console console(common_.console);
       console.raw(shown->help(shown == &app_ ? "" : "penstock"));
-      return console.output_status() ? ExitCode::kOk : ExitCode::kFailed;
+      return end_of_output(console, ExitCode::kOk);
     } catch (const CLI::ParseError& error) {
       find_chosen();
       // An unknown word is the better explanation of whatever else is missing.
@@ -127,11 +142,11 @@ class Program {
       return make_error(Errc::kArgument, fmt::format("unknown command \"{}\"{}", word, hint));
     }
     for (const std::string& word : app_.remaining()) {
-      return unknown_word(word, flags_.names());
+      if (word != kEndOfFlags) return unknown_word(word, flags_.names());
     }
     if (chosen_ == nullptr) return ok();
     for (const std::string& word : chosen_->app->remaining()) {
-      return unknown_word(word, chosen_->flags.names());
+      if (word != kEndOfFlags) return unknown_word(word, chosen_->flags.names());
     }
     return ok();
   }
@@ -174,9 +189,30 @@ class Program {
 
 }  // namespace
 
+namespace {
+
+/// What people try first: "help", "help COMMAND" and "--version" are "--help", "COMMAND --help" and
+/// "version".
+std::vector<const char*> usual_words(const Program& program, int argument_count,
+                                     const char* const* arguments) {
+  std::vector<const char*> words(arguments, arguments + argument_count);
+  if (words.size() < 2) return words;
+  const std::string_view first = words[1];
+  if (first == "--version" || first == "-V") words[1] = "version";
+  if (first != "help") return words;
+  words.erase(words.begin() + 1);
+  // Of a word that is no command, that is what has to be said.
+  if (words.size() < 2 || program.has_command(words[1])) words.push_back("--help");
+  return words;
+}
+
+}  // namespace
+
 ExitCode run_program(int argument_count, const char* const* arguments) {
   try {
-    return Program().run(argument_count, arguments);
+    Program program;
+    const std::vector<const char*> words = usual_words(program, argument_count, arguments);
+    return program.run(static_cast<int>(words.size()), words.data());
   } catch (const std::bad_alloc&) {
     Console({}).error("out of memory; free some, or grant less with --ram");
   } catch (const std::exception& error) {

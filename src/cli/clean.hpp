@@ -9,7 +9,9 @@
 ///   unfinished commits   temporary files in a whole store; the next commit would remove them too
 ///   unfinished exports   what `penstock export` writes before it renames
 ///   whole stores         shown, but removed only when asked for by name of the kind
-/// A store over several drives is judged only when all its directories are looked at.
+///   damaged stores       likewise: what cannot be opened, but has or had commits
+/// What opens a store also judges it, so that the two never differ. A store over several drives is
+/// judged only when all its directories are looked at; copies of one store are stores of their own.
 /// Removing is safe to be killed: commits go first, data next, the mark of Penstock last, so that
 /// what is left is recognised again. Directories stay, but for those that an export made.
 /// Threads: one.
@@ -29,7 +31,8 @@ enum class LeftoverKind : std::uint8_t {
   kUnfinishedStore,
   kUnfinishedCommit,
   kUnfinishedExport,
-  kStore
+  kStore,
+  kDamagedStore
 };
 
 /// Files of one directory, in the order in which they are removed.

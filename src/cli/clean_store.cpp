@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "io/storage.hpp"
+#include "io/store.hpp"
 #include "io/store_format.hpp"
 #include "io/store_owner.hpp"
 #include "io/store_spares.hpp"
@@ -20,6 +22,7 @@ namespace {
 /// All binary files of a store begin with this.
 constexpr std::string_view kMagic = "PNSTK";
 constexpr std::size_t kOwnerBytes = 4096;
+constexpr std::size_t kManifestBytes = std::size_t{64} << 20;  // of larger ones nothing is asked
 
 enum class FileKind : std::uint8_t { kForeign, kCommit, kSpare, kTemporary, kData, kOwner };
 
@@ -75,7 +78,10 @@ bool is_owner_mark(std::string_view text) {
 struct Found {
   std::shared_ptr<Directory> directory;
   std::vector<Directory::Entry> commits, spares, temporaries, data, owner;
-  std::optional<DataHeader> header;  // nothing: no data file, or its headers were never written
+  std::optional<DataHeader> header;  // nothing: no data file, or its headers are not whole
+  std::optional<StoreUuid> uuid;     // by the header, or else by a manifest
+  std::uint32_t file_count = 1;      // likewise
+  bool had_commits = false;  // by the names of files, whatever is in them, or by what is spare
   bool in_use = false;
 
   /// Spares alone are not enough to say whose they are.
@@ -101,9 +107,20 @@ bool is_zero(const std::vector<std::byte>& bytes) {
                      [](std::byte byte) { return byte == std::byte{0}; });
 }
 
+/// Whose store a manifest speaks of, where there is no header that says so.
+void take_identity(const Directory::Entry& entry, Found& found) {
+  const auto bytes = found.directory->head(entry, kManifestBytes);
+  if (!bytes) return;
+  const auto manifest = decode_manifest(manifest_in(*bytes), entry.name);
+  if (!manifest) return;
+  found.uuid = manifest.value().uuid;
+  found.file_count = static_cast<std::uint32_t>(manifest.value().geometry.drives.size());
+}
+
 /// Sorts an entry in if it is ours by name and content.
 void take(const Directory::Entry& entry, Found& found) {
   const FileKind kind = kind_by_name(entry.name);
+  if (kind == FileKind::kCommit) found.had_commits = true;
   if (kind == FileKind::kForeign || entry.kind != Directory::Kind::kFile) return;
   const auto head = found.directory->head(entry, 2 * kHeaderBytes);
   if (!head) return;
@@ -115,6 +132,8 @@ void take(const Directory::Entry& entry, Found& found) {
       break;
     case FileKind::kSpare:
       if (is_zero(*head) || begins_with_magic(*head)) found.spares.push_back(entry);
+      // It was a manifest once: commits there were, even if their manifests are gone.
+      if (begins_with_magic(*head)) found.had_commits = true;
       break;
     case FileKind::kTemporary:  // one that was killed at once is empty
       if (head->empty() || begins_with_magic(*head) || is_owner_mark(text_of(*head))) {
@@ -127,6 +146,8 @@ void take(const Directory::Entry& entry, Found& found) {
       if (has_data_magic(*head) || second) {
         found.data.push_back(entry);
         found.header = header_of(*head);
+        if (found.header) found.uuid = found.header->uuid;
+        if (found.header) found.file_count = found.header->file_count;
       }
       break;
     }
@@ -168,12 +189,29 @@ void take_headless_data(const std::vector<Directory::Entry>& entries, Found& fou
   }
 }
 
+/// A creation makes the files for manifests behind the headers and before anything else, and a
+/// commit takes one: where one is missing, a manifest may have been lost.
+bool has_all_spares(const Found& found) {
+  constexpr std::ptrdiff_t kFewest = 3;
+  const auto count = [&](char copy) {
+    return std::count_if(found.spares.begin(), found.spares.end(),
+                         [&](const auto& entry) { return parse_spare_name(entry.name) == copy; });
+  };
+  const std::uint32_t index = found.header->file_index;
+  const bool holds_a = index == 0, holds_b = index == 1 || found.file_count == 1;
+  return (!holds_a || count('a') >= kFewest) && (!holds_b || count('b') >= kFewest);
+}
+
 Result<Found> look(const std::shared_ptr<Directory>& directory) {
   Found found;
   found.directory = directory;
   PENSTOCK_TAKE(entries, directory->entries());
   for (const Directory::Entry& entry : entries) take(entry, found);
-  take_headless_data(entries, found);
+  for (const Directory::Entry& entry : found.commits) {
+    if (!found.uuid) take_identity(entry, found);
+  }
+  if (found.header && !has_all_spares(found)) found.had_commits = true;
+  if (!found.had_commits) take_headless_data(entries, found);
   for (const Directory::Entry& entry : found.data) {
     PENSTOCK_TAKE(locked, directory->lock(entry));
     if (!locked) found.in_use = true;
@@ -193,17 +231,20 @@ class Judge {
 
   void run(std::vector<Leftover>& leftovers) const {
     const bool in_use = any([](const Found& found) { return found.in_use; });
-    const bool whole = any([](const Found& found) { return !found.commits.empty(); });
-    if (whole || !complete()) {
-      Leftover store = make(LeftoverKind::kStore, {.commits = true, .data = true});
-      store.removable = options_.stores && whole && complete() && !in_use;
-      store.why = in_use             ? "it is in use"
-                  : !complete()      ? "it is part of a store over several drives; name all of them"
-                  : !store.removable ? "a store that can be opened; --stores removes it too"
-                                     : "a store that can be opened";
-      const bool all = store.removable;
+    const bool had_commits = any([](const Found& found) { return found.had_commits; });
+    if (had_commits || !complete()) {
+      const Verdict verdict = in_use        ? Verdict{LeftoverKind::kStore, "it is in use"}
+                              : !complete() ? incomplete()
+                              : ambiguous() ? several_copies()
+                                            : by_opening();
+      Leftover store = make(verdict.kind, {.commits = true, .data = true});
+      const bool judged = !in_use && complete() && !ambiguous();
+      store.removable = options_.stores && judged;
+      store.why = verdict.why;
+      if (judged && !store.removable) store.why += "; --stores removes it too";
+      const bool all = store.removable || verdict.kind == LeftoverKind::kDamagedStore;
       leftovers.push_back(std::move(store));
-      if (all || in_use || !whole) return;
+      if (all || !judged) return;
       Leftover commit = make(LeftoverKind::kUnfinishedCommit, {});
       commit.removable = true;
       commit.why = "temporary files of a commit that did not finish";
@@ -220,6 +261,37 @@ class Judge {
   struct Take {
     bool commits = false, data = false;
   };
+  struct Verdict {
+    LeftoverKind kind = LeftoverKind::kStore;
+    std::string why;
+  };
+
+  static Verdict incomplete() {
+    return {LeftoverKind::kStore, "it is part of a store over several drives; name all of them"};
+  }
+  static Verdict several_copies() {
+    return {LeftoverKind::kStore,
+            "these are copies of a store over several drives; name the directories of one"};
+  }
+
+  /// What would be said to whoever opens it.
+  [[nodiscard]] Verdict by_opening() const {
+    std::vector<std::string> paths;
+    for (const Found* found : parts_) paths.push_back(found->directory->path());
+    const auto storage = make_posix_storage();
+    const auto store = open_store(*storage, StoreDirectories(paths), {}, /*writable=*/false);
+    if (store) return {LeftoverKind::kStore, "a store that can be opened"};
+    const Errc code = store.error().code;
+    if (code == Errc::kCorrupt || code == Errc::kState) {
+      // That a creation did not finish is how lost manifests look to it.
+      const bool lost = std::none_of(parts_.begin(), parts_.end(),
+                                     [](const Found* found) { return !found->commits.empty(); });
+      return {LeftoverKind::kDamagedStore,
+              lost ? "no manifest is left that can be read, so its commits, if it had any, are lost"
+                   : store.error().message};
+    }
+    return {LeftoverKind::kStore, store.error().message};
+  }
 
   template <class Test>
   [[nodiscard]] bool any(Test&& test) const {
@@ -227,17 +299,18 @@ class Judge {
                        [&](const Found* found) { return test(*found); });
   }
 
-  /// Whether every data file that the headers speak of is there.
-  [[nodiscard]] bool complete() const {
-    const auto& header = parts_[0]->header;
-    if (!header) return true;
-    std::vector<bool> seen(header->file_count, false);
+  /// Whether as many directories are there as the store has data files.
+  [[nodiscard]] bool complete() const { return parts_.size() >= parts_[0]->file_count; }
+  /// Whether there are more, so that it is open which of them belong together.
+  [[nodiscard]] bool ambiguous() const {
+    if (parts_.size() > parts_[0]->file_count) return true;
+    std::vector<bool> seen(parts_.size(), false);
     for (const Found* found : parts_) {
-      if (found->header && found->header->file_index < seen.size()) {
-        seen[found->header->file_index] = true;
-      }
+      if (!found->header || found->header->file_index >= seen.size()) continue;
+      if (seen[found->header->file_index]) return true;
+      seen[found->header->file_index] = true;
     }
-    return std::all_of(seen.begin(), seen.end(), [](bool there) { return there; });
+    return false;
   }
 
   /// Commits of all directories go before any data, so that a store is never half openable.
@@ -280,19 +353,22 @@ Result<std::vector<Leftover>> find_store_leftovers(
     PENSTOCK_TAKE(found, look(directory));
     if (found.any()) all.push_back(std::move(found));
   }
-  // Directories with the same store id belong together; one without a header stands alone.
+  // Directories with the same store id belong together where it has several data files.
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<const Found*>> stores;
   std::vector<Leftover> leftovers;
   for (const Found& found : all) {
-    if (found.header) {
-      stores[{found.header->uuid.high, found.header->uuid.low}].push_back(&found);
+    if (found.uuid && found.file_count > 1) {
+      stores[{found.uuid->high, found.uuid->low}].push_back(&found);
     } else {
       Judge({&found}, options).run(leftovers);
     }
   }
   for (auto& [id, parts] : stores) {
-    std::sort(parts.begin(), parts.end(), [](const Found* a, const Found* b) {
-      return a->header->file_index < b->header->file_index;
+    std::stable_sort(parts.begin(), parts.end(), [](const Found* a, const Found* b) {
+      const auto index = [](const Found* found) {
+        return found->header ? found->header->file_index : ~std::uint32_t{0};
+      };
+      return index(a) < index(b);
     });
     Judge(parts, options).run(leftovers);
   }

@@ -12,6 +12,7 @@
 #include "engine/rewrite.hpp"
 #include "io/store_layout.hpp"
 #include "io/store_pins.hpp"
+#include "train/run_setup.hpp"
 
 namespace penstock {
 namespace {
@@ -20,6 +21,8 @@ using nlohmann::json;
 
 enum class Action : std::uint8_t { kList, kPin, kDrop, kRestore, kCopy };
 constexpr const char* kActions[] = {"list", "pin", "drop", "restore", "copy"};
+
+constexpr std::uint64_t kMaxBlock = 4U << 20;  // as of train: what a training can go on with
 
 /// What a store holds, in one look.
 struct Holdings {
@@ -40,25 +43,31 @@ class CheckpointCommand final : public Command {
            "          penstock checkpoint restore run1 --name step-400\n"
            "          penstock checkpoint copy run1 --to /mnt/nvme1/run2 --block 4194304\n"
            "A checkpoint is a commit whose space is not used again; pin and restore move no data.\n"
-           "list works while a training runs, the others need the store for themselves.";
+           "list and copy only read and work while a training runs, though one may overtake a "
+           "copy\n"
+           "of the last commit; the others need the store for themselves.";
   }
 
   void declare(Flags& flags) override {
     flags.argument("ACTION", action_, "list, pin, drop, restore or copy");
     flags.arguments("STORE", stores_, kStoreHelp);
-    flags.text("--name", name_, "Of the checkpoint; copy without one takes the last commit");
+    flags.text("--name", name_, "Of the checkpoint; copy without one takes the last commit",
+               "NAME");
     flags.on("--yes", yes_, "restore: give up a last commit that no checkpoint holds");
-    flags.texts("--to", to_, "copy: directory of the new store; once for each drive");
+    flags.texts("--to", to_, "copy: directory of the new store; once for each drive", "DIR");
     flags.custom(
         "--block", "N", [this](const std::string& value) { return take_block(value); },
-        "copy: elements of a block, a multiple of 16384 (default: as they are)");
+        "copy: elements of a block, a multiple of 16384 up to 4194304 (default: as they are)");
     flags.count("--keep", keep_, 0, kMaxPins,
-                "copy: checkpoints that the new store has room for (default 0)");
+                "copy: checkpoints that the new store has room for, up to 64 (default 0)");
   }
 
   Result<ExitCode> run(Console& console) override {
     PENSTOCK_TAKE(action, check());
     PENSTOCK_CHECK_OK(check_store_directories(stores_));
+    for (const std::string& directory : to_) {
+      PENSTOCK_CHECK_OK(check_place("--to", directory, /*to_read=*/false));
+    }
     const StoreDirectories directories(stores_);
     const std::unique_ptr<Storage> storage = make_posix_storage();
     switch (action) {
@@ -66,7 +75,7 @@ class CheckpointCommand final : public Command {
         PENSTOCK_CHECK_OK(list(*storage, directories, console));
         break;
       case Action::kPin:
-        PENSTOCK_CHECK_OK(make_pin(*storage, directories, name_));
+        PENSTOCK_CHECK_OK(pin(*storage, directories));
         PENSTOCK_CHECK_OK(tell_pin(*storage, directories, console));
         break;
       case Action::kDrop:
@@ -86,13 +95,13 @@ class CheckpointCommand final : public Command {
   Status take_block(const std::string& value) {
     auto elements = parse_bytes(value);
     if (elements && elements.value() % kTileElements == 0 && elements.value() > 0 &&
-        elements.value() <= std::uint64_t{1} << 30) {
+        elements.value() <= kMaxBlock) {
       block_ = static_cast<std::uint32_t>(elements.value());
       return ok();
     }
-    return make_error(
-        Errc::kArgument,
-        fmt::format("--block \"{}\" is not a multiple of {} up to 2^30", value, kTileElements));
+    return make_error(Errc::kArgument,
+                      fmt::format("--block \"{}\" is not a multiple of {} from {} to 4194304",
+                                  value, kTileElements, kTileElements));
   }
 
   /// The action, when its flags fit.
@@ -108,8 +117,13 @@ class CheckpointCommand final : public Command {
     const bool needs_name =
         action == Action::kPin || action == Action::kDrop || action == Action::kRestore;
     if (needs_name && name_.empty()) {
-      return make_error(Errc::kArgument,
-                        fmt::format("--name is missing; say which checkpoint to {}", action_));
+      return make_error(
+          Errc::kArgument,
+          action == Action::kPin
+              ? std::string("--name is missing; say how the checkpoint is to be called")
+              : fmt::format("--name is missing; say which checkpoint to {} "
+                            "(\"penstock checkpoint list\" shows them)",
+                            action_));
     }
     if (action == Action::kCopy && to_.empty()) {
       return make_error(Errc::kArgument, "--to is missing; name the directory of the new store");
@@ -162,6 +176,15 @@ class CheckpointCommand final : public Command {
     facts["action"] = action_;
     if (!name_.empty()) facts["name"] = name_;
     console.data(json_line(facts));
+  }
+
+  /// Room inside the store is the store's state, not a drive that is full.
+  Status pin(Storage& storage, const StoreDirectories& directories) const {
+    Status made = make_pin(storage, directories, name_);
+    if (!made && made.error().code == Errc::kNoSpace && made.error().sys_errno == 0) {
+      made.error().code = Errc::kState;
+    }
+    return made;
   }
 
   Status tell_pin(Storage& storage, const StoreDirectories& directories, Console& console) const {

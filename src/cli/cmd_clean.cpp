@@ -23,6 +23,8 @@ std::string_view kind_name(LeftoverKind kind) {
       return "unfinished export";
     case LeftoverKind::kStore:
       return "store";
+    case LeftoverKind::kDamagedStore:
+      return "damaged store";
   }
   return "store";
 }

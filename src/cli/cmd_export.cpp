@@ -33,7 +33,7 @@ class ExportCommand final : public Command {
   void declare(Flags& flags) override {
     flags.arguments("STORE", stores_, kStoreHelp);
     flags.text("--out", options_.place,
-               "Directory that is made, or a file if it ends in .safetensors (required)");
+               "Directory that is made, or a file if it ends in .safetensors (required)", "PLACE");
     flags.choice(
         "--dtype", {"bf16", "f32"}, [this](std::size_t index) { options_.f32 = index == 1; },
         "Type of the weights: as the model reads them (default), or exact");
@@ -41,7 +41,7 @@ class ExportCommand final : public Command {
         "--max-shard", "SIZE", [this](const std::string& value) { return take_shard(value); },
         "Largest safetensors file in a directory, by its tensors (default 5GB)");
     flags.text("--checkpoint", checkpoint_,
-               "This checkpoint instead of the last commit; no training overtakes it");
+               "This checkpoint instead of the last commit; no training overtakes it", "NAME");
     flags.custom(
         "--step", "committed|N", [this](const std::string& value) { return take_step(value); },
         "Only if this is the step of the state that is written (default: whichever it is)");

@@ -68,8 +68,8 @@ class InspectCommand final : public Command {
         "Directory of the store; all of them, if several drives. Or a .safetensors file");
     flags.on("--verify", verify_, "Read everything and compare it with its checksums");
     flags.on("--hash", hash_, "One hash of weights, moments and trainer state");
-    flags.text("--checkpoint", checkpoint_, "This checkpoint instead of the last commit");
-    flags.text("--tensor", tensor_, "Only this tensor");
+    flags.text("--checkpoint", checkpoint_, "This checkpoint instead of the last commit", "NAME");
+    flags.text("--tensor", tensor_, "Only this tensor", "NAME");
     declare_endurance(flags, endurance_bytes_);
     flags.on("--stats", stats_,
              "Smallest, largest, mean, root mean square, and how many are not finite");

@@ -28,11 +28,12 @@ class VersionCommand final : public Command {
       console.data(value.dump());
       return ExitCode::kOk;
     }
-    console.data(
-        fmt::format("penstock {}\n  compiler    {}\n  build       {}, sanitizers: {}\n"
-                    "  cuda        {}\n  kernels     {}",
-                    PENSTOCK_VERSION_TEXT, kCompiler, PENSTOCK_BUILD_TYPE_TEXT,
-                    PENSTOCK_SANITIZERS_TEXT, PENSTOCK_CUDA_TEXT, isa_name(isa.value())));
+    console.data(fmt::format("penstock {}", PENSTOCK_VERSION_TEXT));
+    console.data(fmt::format("  compiler    {}", kCompiler));
+    console.data(fmt::format("  build       {}, sanitizers: {}", PENSTOCK_BUILD_TYPE_TEXT,
+                             PENSTOCK_SANITIZERS_TEXT));
+    console.data(fmt::format("  cuda        {}", PENSTOCK_CUDA_TEXT));
+    console.data(fmt::format("  kernels     {}", isa_name(isa.value())));
     return ExitCode::kOk;
   }
 };

@@ -51,6 +51,23 @@ std::uint64_t monotonic_ns() {
 
 }  // namespace
 
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      shown += "\\n";
+    } else if (c == '\t') {
+      shown += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else {
+      shown += c;
+    }
+  }
+  return shown;
+}
+
 Console::Console(ConsoleOptions options) : options_(std::move(options)) {
   if (!options_.now_ns) options_.now_ns = monotonic_ns;
   live_ = ::isatty(options_.message_fd) == 1;
@@ -62,7 +79,7 @@ Console::~Console() {
 }
 
 void Console::data(std::string_view line) {
-  raw(std::string(line) + '\n');
+  raw(printable(line) + '\n');
 }
 
 void Console::raw(std::string_view bytes) {
@@ -88,8 +105,8 @@ void Console::message(std::string_view label, std::string_view color, std::strin
   const std::lock_guard lock(mutex_);
   clear_live();
   const bool colored = color_ && !label.empty();
-  const std::string text =
-      fmt::format("{}{}{}{}\n", colored ? color : "", label, colored ? kPlain : "", line);
+  const std::string text = fmt::format("{}{}{}{}\n", colored ? color : "", label,
+                                       colored ? kPlain : "", printable(line));
   // Nobody could be told of a failure.
   static_cast<void>(write_all(options_.message_fd, text));
 }
@@ -101,7 +118,7 @@ void Console::live(std::string_view line) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  newest_live_ = line;
+  newest_live_ = printable(line);
   const std::uint64_t now = options_.now_ns();
   if (shown_ns_ != 0 && now - shown_ns_ < kLiveIntervalNs) return;
   shown_ns_ = std::max<std::uint64_t>(now, 1);
@@ -134,10 +151,12 @@ void Console::finish_live() {
 Status Console::output_status() const {
   const std::lock_guard lock(mutex_);
   if (output_errno_ == 0) return ok();
-  return make_error(Errc::kIo,
-                    fmt::format("cannot write to standard output: {}",
-                                std::generic_category().message(output_errno_)),
-                    output_errno_);
+  return make_error(
+      Errc::kIo,
+      fmt::format("cannot write to standard output: {}; give it a place with room, or "
+                  "a reader that stays",
+                  std::generic_category().message(output_errno_)),
+      output_errno_);
 }
 
 }  // namespace penstock

@@ -4,6 +4,7 @@
 ///
 /// Invariant: a live line is on the screen only between live() and the next line of any kind, which
 ///            replaces it.
+/// Control characters in a line, as a name may have them, are shown as \n or \x1b.
 /// Errors:    a failed write to standard output is remembered (output_status()) and ends the
 ///            command with an error; a failed write to standard error has nobody to be told.
 /// Threads:   any; notes of the engine come from its own. Each call is whole on the screen.
@@ -17,6 +18,9 @@
 #include "base/result.hpp"
 
 namespace penstock {
+
+/// A text in one line that leaves a terminal as it is: control characters as \n, \t, \x1b.
+[[nodiscard]] std::string printable(std::string_view text);
 
 enum class ColorChoice : std::uint8_t { kAuto, kAlways, kNever };
 

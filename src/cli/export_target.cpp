@@ -84,10 +84,11 @@ Result<std::unique_ptr<ExportTarget>> ExportTarget::begin(const std::string& pla
   std::unique_ptr<ExportTarget> target(new ExportTarget(clean, single_file));
   struct stat info {};
   if (::lstat(target->temporary_.c_str(), &info) == 0) {
-    return make_error(Errc::kState,
-                      fmt::format("--out {}: {} is there, of an export that is under way or was "
-                                  "killed; wait for it, or run \"penstock clean {}\"",
-                                  place, target->temporary_, parent_of(clean)));
+    return make_error(
+        Errc::kState,
+        fmt::format("--out {}: {} is there, of an export that is under way or was "
+                    "killed; wait for it, or remove it with \"penstock clean {} --yes\"",
+                    place, target->temporary_, parent_of(clean)));
   }
   if (!single_file) PENSTOCK_CHECK_OK(target->make_directory(files));
   return target;

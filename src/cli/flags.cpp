@@ -60,9 +60,10 @@ void Flags::custom(const std::string& name, const std::string& shape,
   entries_.push_back({name, option, std::move(take)});
 }
 
-void Flags::text(const std::string& name, std::string& target, const std::string& help) {
+void Flags::text(const std::string& name, std::string& target, const std::string& help,
+                 const std::string& shape) {
   custom(
-      name, "TEXT",
+      name, shape,
       [&target](const std::string& value) -> Status {
         target = value;
         return ok();
@@ -71,8 +72,8 @@ void Flags::text(const std::string& name, std::string& target, const std::string
 }
 
 void Flags::texts(const std::string& name, std::vector<std::string>& target,
-                  const std::string& help) {
-  custom(name, "TEXT", nullptr, help);
+                  const std::string& help, const std::string& shape) {
+  custom(name, shape, nullptr, help);
   CLI::Option* option = entries_.back().option;
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   entries_.back().take = [option, &target](const std::string&) -> Status {
@@ -82,13 +83,13 @@ void Flags::texts(const std::string& name, std::vector<std::string>& target,
 }
 
 void Flags::argument(const std::string& name, std::string& target, const std::string& help) {
-  text(name, target, help);
+  text(name, target, help, "");
   entries_.back().option->required();
 }
 
 void Flags::arguments(const std::string& name, std::vector<std::string>& target,
                       const std::string& help, bool required) {
-  custom(name, "...", nullptr, help);
+  custom(name, "", nullptr, help);
   CLI::Option* option = entries_.back().option;
   option->expected(CLI::detail::expected_max_vector_size);  // from one on
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -29,9 +29,12 @@ class Flags {
 
   /// A switch.
   void on(const std::string& name, bool& target, const std::string& help);
-  void text(const std::string& name, std::string& target, const std::string& help);
+  /// `shape`, here and below, stands for the value in the help.
+  void text(const std::string& name, std::string& target, const std::string& help,
+            const std::string& shape = "TEXT");
   /// A text that may be given several times; all of them, in order.
-  void texts(const std::string& name, std::vector<std::string>& target, const std::string& help);
+  void texts(const std::string& name, std::vector<std::string>& target, const std::string& help,
+             const std::string& shape = "TEXT");
   /// An argument without a flag, which must be there.
   void argument(const std::string& name, std::string& target, const std::string& help);
   /// One or more of them; none leaves `target` as it is where `required` is false.
@@ -48,7 +51,7 @@ class Flags {
   /// One of a few words; calls `take` with its index.
   void choice(const std::string& name, std::initializer_list<std::string_view> words,
               std::function<void(std::size_t)> take, const std::string& help);
-  /// Anything else: `take` converts and complains. `shape` stands for the value in the help.
+  /// Anything else: `take` converts and complains.
   void custom(const std::string& name, const std::string& shape,
               std::function<Status(const std::string&)> take, const std::string& help);
 

@@ -184,8 +184,10 @@ class Scrubber {
 }  // namespace
 
 std::string damaged_store(const Store& store, std::uint64_t places) {
-  return fmt::format("the store {} is damaged in {} places; restore a checkpoint or train anew",
-                     store.directories().text(), places);
+  return fmt::format(
+      "the store {} is damaged in {} places; go back to a checkpoint (penstock "
+      "checkpoint list), use a copy, or train anew",
+      store.directories().text(), places);
 }
 
 Result<ScrubResult> scrub_store(StoreReader& reader, Throttle& throttle, ScrubObserver& observer,

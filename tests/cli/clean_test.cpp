@@ -117,6 +117,11 @@ TEST_F(CleanTest, RemovesUnfinishedStoresAndNothingElse) {
   auto expected = tree();
   std::erase_if(expected, [](const auto& file) { return file.first != "run"; });
   add_foreign(directory_);
+  // By its name one is a manifest and one a checkpoint: then there was a commit.
+  for (const char* name : {"manifest.7.a", "pin.x.a"}) {
+    EXPECT_EQ(items()[0]["kind"], "damaged store");
+    fs::remove(directory_ + "/" + name);
+  }
   const auto before = tree();
   EXPECT_EQ(items()[0]["kind"], "unfinished store");
   EXPECT_EQ(tree(), before) << "nothing without --yes";
@@ -198,6 +203,10 @@ TEST_F(CleanTest, JudgesStoresOverSeveralDrivesOnlyWhole) {
     encode_header(header, page);
     write_text(work_ + "/" + name + "/data." + std::to_string(index),
                std::string(reinterpret_cast<const char*>(page.data()), page.size()));
+    for (const char* number : {"0", "1", "2"}) {  // as a creation makes them for manifests
+      const std::string spare = std::string("/spare.") + number + (index == 0 ? ".a" : ".b");
+      write_text(work_ + "/" + name + spare, std::string(4096, '\0'));
+    }
   };
   write_data("second", 1);
   json found = items({"--yes", "--stores"});

@@ -47,6 +47,16 @@ class ProgramTest(unittest.TestCase):
             if command != "version":
                 self.assertIn(f"penstock {command} ", text.split("Example")[-1], command)
 
+    def test_what_people_try_first(self):
+        self.assertEqual(run("--version").stdout, run("version").stdout)
+        self.assertEqual(run("--version", "--json").stdout, run("version", "--json").stdout)
+        self.assertEqual(run("help").stdout, run("--help").stdout)
+        self.assertEqual(run("help", "inspect").stdout, run("inspect", "--help").stdout)
+        self.refused(2, 'did you mean "inspect"', "help", "inspekt")
+        for arguments in (["--", "inspect", "/nonexistent"], ["inspect", "--", "/nonexistent"]):
+            self.refused(2, "/nonexistent: No such file", *arguments)
+        self.refused(2, "--json: No such file", "inspect", "--", "--json")
+
     def test_unknown_words(self):
         self.refused(2, 'did you mean "version"', "vershion")
         self.refused(2, 'did you mean "inspect"', "inspekt", "--verify", "x")
@@ -122,11 +132,12 @@ class ProgramTest(unittest.TestCase):
                     self.assertEqual(value["schema"], f"penstock.{schema}/1", arguments)
 
     def test_full_output(self):
-        with open("/dev/full", "w") as full:
-            result = subprocess.run([PROGRAM, "version"], stdout=full, stderr=subprocess.PIPE,
-                                    text=True, timeout=60)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("cannot write to standard output", result.stderr)
+        for words in (["version"], ["--help"], ["train", "--help"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([PROGRAM, *words], stdout=full, stderr=subprocess.PIPE,
+                                        text=True, timeout=60)
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr, r"\Apenstock: cannot write to standard output: .*; .")
 
     def test_closed_pipe(self):
         """A reader that goes away is a failed write, not a signal."""
