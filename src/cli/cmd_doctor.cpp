@@ -1,6 +1,8 @@
 #include <sys/utsname.h>
 
 #include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -55,7 +57,9 @@ class DoctorView {
       heading_ = check.path;
       console_.data(check.path.empty() ? "this machine" : check.path);
     }
-    console_.data(check_lines(check));
+    // A line at a time: the console shows line ends inside of one as what they are.
+    std::istringstream lines(check_lines(check));
+    for (std::string line; std::getline(lines, line);) console_.data(line);
   }
 
  private:
