@@ -50,6 +50,9 @@ class GenerateTest(StoreCase):
 
     def test_store_that_may_only_be_read(self):
         """It writes nothing, so it needs no right to write: not in the directory, nor the files."""
+        if IS_ROOT and "thread" in json.loads(run("version", "--json").stdout)["sanitizers"]:
+            self.skipTest("another user cannot read the oneTBB that is built for the thread "
+                          "sanitizer; the other builds run this test")
         want = run("generate", "--store", self.store, *TEXT_FLAGS)
         self.assertEqual(want.returncode, 0, want.stderr)
         for name in os.listdir(self.store):
