@@ -72,6 +72,8 @@ class MessageTest(StoreCase):
 
     def test_no_file_descriptors(self):
         """A limit of this process is called that, at whatever call it ends."""
+        if '"sanitizers":"none"' not in run("version", "--json").stdout.replace(" ", ""):
+            self.skipTest("a sanitizer needs descriptors of its own; the release build runs this")
         met = 0
         for limit in range(4, 16):
             result = run(*self.arguments("--steps", "2", store=self.path(f"limited-{limit}")),
