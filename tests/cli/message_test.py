@@ -87,6 +87,11 @@ class MessageTest(StoreCase):
             self.assertRegex(result.stderr, r"ulimit -n", limit)
         self.assertGreater(met, 0)
 
+    @staticmethod
+    def holds_lock(pid):
+        with open("/proc/locks") as locks:
+            return any(line.split()[4] == str(pid) and "FLOCK" in line for line in locks)
+
     def test_creation_under_way(self):
         """Not "create it again" while another process does."""
         store = self.path("young")
@@ -94,7 +99,7 @@ class MessageTest(StoreCase):
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        while not os.path.exists(os.path.join(store, "data.0")):
+        while not self.holds_lock(process.pid):
             self.assertIsNone(process.poll())
         process.send_signal(signal.SIGSTOP)
         result = run("inspect", store)
