@@ -369,6 +369,12 @@ Result<Layout> decide_layout(const File& file, const DataOptions& options) {
                                   "tokens; it is cut, or --data-type or --vocab is wrong",
                                   file.path(), file.bytes(), 8 * layout.token_bytes));
   }
+  if (bytes == 0) {
+    return make_error(Errc::kArgument,
+                      fmt::format("the data {} has a header and no token behind it; give --data a "
+                                  "longer file",
+                                  file.path()));
+  }
   layout.tokens = bytes / layout.token_bytes;
   return layout;
 }

@@ -128,11 +128,15 @@ TEST_F(DataTest, ReadsHeadersOfLlmC) {
   ASSERT_TRUE(reader) << reader.error().message;
   EXPECT_EQ(all_tokens(*reader.value()), large);
 
+  const std::vector<std::uint16_t> none;
   const std::string path = write_llmc(20240520, 1, 3, small);
   EXPECT_NE(error_of({.path = path}).find("--vocab"), std::string::npos);
   EXPECT_EQ(open_tokens({.path = path, .type = DataType::kBytes}).value()->tokens(), 1030U);
   EXPECT_NE(error_of({.path = path, .type = DataType::kU32, .vocab = 50257}).find("contradicts"),
             std::string::npos);
+  EXPECT_NE(error_of({.path = write_llmc(20240520, 1, 0, none), .vocab = 50257}).find("no token"),
+            std::string::npos)
+      << "a header alone";
   EXPECT_NE(error_of({.path = write_llmc(20240520, 1, 4, small), .vocab = 50257}).find("announces"),
             std::string::npos);
   EXPECT_NE(error_of({.path = write_llmc(20240520, 2, 3, small), .vocab = 50257}).find("version 2"),
