@@ -265,7 +265,7 @@ Status EngineImpl::export_master(TensorId tensor, float* out) {
     PENSTOCK_CHECK_OK(sticky());
     scheduler_->want(group);
     Status status = wait_until(lock, "exporting a tensor",
-                               [&] { return scheduler_->ready(group) && scheduler_->on_drive(b); });
+                               [&] { return scheduler_->ready(group) && scheduler_->at_rest(b); });
     scheduler_->unwant(group);
     PENSTOCK_CHECK_OK(std::move(status));
     const SlotEntry entry = table_->entry(b);

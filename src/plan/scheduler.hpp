@@ -20,9 +20,9 @@
 ///   7. An update that has a shared state frame goes on whatever the trainer turns to: others may
 ///      wait for that frame.
 ///   8. A tee copies exactly what the commit in progress names: from the frames that its writes
-///   come
-///      from, or weights that are read anyway, or else from its slots, which the commit protects. A
-///      frame is given up only when its copy has been written; the commit goes out when all have.
+///      come from, or weights that are read anyway, or else from its slots, which the commit
+///      protects. A frame is given up only when its copy has been written; the commit goes out when
+///      all have.
 /// Threads: none; the owner serialises calls. Memory: none allocated after construction.
 
 #include <cstdint>
@@ -129,10 +129,9 @@ class Scheduler {
   [[nodiscard]] bool hi_present(std::uint32_t block) const {
     return blocks_[block].hi == Copy::kPresent;
   }
-  /// No write of the block is under way: what is at home on the drive is there.
-  [[nodiscard]] bool on_drive(std::uint32_t block) const {
-    return !blocks_[block].hi_writing && !blocks_[block].rest_writing;
-  }
+  /// No write, copy or gathering of the block is under way: what is at home on the drive is there,
+  /// and while its group is held no frame of it changes or goes to another block.
+  [[nodiscard]] bool at_rest(std::uint32_t block) const { return !being_read(blocks_[block]); }
   [[nodiscard]] bool rest_in_frame(std::uint32_t block) const {
     return blocks_[block].rest == Copy::kPresent;
   }

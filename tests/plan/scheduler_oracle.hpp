@@ -77,6 +77,16 @@ class Oracle {
   }
   void released(std::uint32_t group) { --leases_[group]; }
 
+  /// Somebody reads lo of the block, as an export does: in its frame, or at home in its slot.
+  void lo_read_begins(std::uint32_t b, bool in_frame) {
+    blocks_[b].lo_read = in_frame ? LoRead::kFrame : LoRead::kSlot;
+    check_lo_read(b);
+  }
+  void lo_read_ends(std::uint32_t b) {
+    check_lo_read(b);
+    blocks_[b].lo_read = LoRead::kNone;
+  }
+
   void step_began(std::uint64_t step) { step_ = step; }
   /// Range `range` of the block is written into the frame that the scheduler named.
   void gradient_given(std::uint32_t b, std::uint32_t frame, std::uint32_t range) {
@@ -164,6 +174,7 @@ class Oracle {
     Section hi, rest;  // hi: gathered, of lent weights
     Gradient gradient;
   };
+  enum class LoRead { kNone, kFrame, kSlot };
   struct Block {
     std::uint64_t version = 0;
     std::uint64_t hi = kNothing;  // in the hi frame
@@ -171,8 +182,10 @@ class Oracle {
     bool verified = false, pending = false, working = false;
     Gradient gradient;  // all that was given for the step or the record
     SlotIndex home = kNoSlot, durable = kNoSlot, committing = kNoSlot, target = kNoSlot;
-    std::uint64_t wanted = 0;  // by the commit
-    Slot copy;                 // in the other store
+    std::uint64_t wanted = 0;           // by the commit
+    Slot copy;                          // in the other store
+    std::uint32_t state_frame = kNone;  // the last one it had
+    LoRead lo_read = LoRead::kNone;
   };
   struct Part {
     enum Kind {
@@ -205,6 +218,15 @@ class Oracle {
   }
   [[nodiscard]] std::uint64_t hi_of(std::uint32_t b) const {
     return group(b).lent ? blocks_[b].lent_hi : blocks_[b].hi;
+  }
+
+  void check_lo_read(std::uint32_t b) {
+    const Block& block = blocks_[b];
+    if (block.lo_read == LoRead::kNone) return;
+    const Section& read =
+        block.lo_read == LoRead::kFrame ? states_[block.state_frame].rest : slot(block.home).rest;
+    if (read != Section{b, block.version})
+      fail(fmt::format("lo of block {} is read, not there", b));
   }
 
   static std::string describe(const Command& c) {
@@ -391,6 +413,7 @@ class Oracle {
     if (plan.state_pinned ? c.frame != plan.state_frame : c.frame >= plan_.stream_state_frames) {
       fail(name + ": not a frame of the block");
     }
+    blocks_[c.block].state_frame = c.frame;
     State& state = states_[c.frame];
     if (state.hi.block != c.block) state.hi = {};
     if (state.rest.block != c.block) state.rest = {};

@@ -252,11 +252,22 @@ class World {
   void hold(std::uint32_t group) {
     scheduler_.hold(group);
     oracle_.leased(group);
+    for_trainable(group, [&](std::uint32_t b) {
+      if (scheduler_.at_rest(b)) oracle_.lo_read_begins(b, scheduler_.rest_in_frame(b));
+    });
+  }
+
+  template <class Visit>
+  void for_trainable(std::uint32_t group, const Visit& visit) const {
+    const GroupPlan& plan = plan_.groups[group];
+    if (!plan.trainable) return;
+    for (std::uint32_t i = 0; i < plan.block_count; ++i) visit(plan.first_block + i);
   }
 
   /// Whether there was something to end.
   bool end_reading() {
     if (reader_holds_) {
+      for_trainable(*reader_holds_, [&](std::uint32_t b) { oracle_.lo_read_ends(b); });
       oracle_.released(*reader_holds_);
       scheduler_.release(*reader_holds_);
       reader_holds_.reset();
