@@ -20,8 +20,10 @@ constexpr std::uint64_t kDeadlineNs = 10'000'000'000;
 /// Keeps `kDepth` pieces in flight from the completions themselves until the time is over.
 class Stream final : public CompletionSink {
  public:
-  Stream(IoOp op, std::span<const DriveRegion> regions, std::span<std::byte> memory)
-      : op_(op), regions_(regions), memory_(memory) {}
+  /// Starts over after `pieces`.
+  Stream(IoOp op, std::span<const DriveRegion> regions, std::span<std::byte> memory,
+         std::uint64_t pieces)
+      : op_(op), regions_(regions), memory_(memory), pieces_(pieces) {}
 
   Result<double> run(StorageQueue& queue, double seconds) {
     queue_ = &queue;
@@ -73,7 +75,7 @@ class Stream final : public CompletionSink {
     std::uint64_t piece = 0;
     {
       const std::lock_guard lock(mutex_);
-      piece = next_piece_++;
+      piece = next_piece_++ % pieces_;
       ++in_flight_;
     }
     const DriveRegion& region = regions_[piece % regions_.size()];
@@ -96,6 +98,7 @@ class Stream final : public CompletionSink {
   const IoOp op_;
   const std::span<const DriveRegion> regions_;
   const std::span<std::byte> memory_;
+  const std::uint64_t pieces_;
   StorageQueue* queue_ = nullptr;
   std::uint64_t end_ns_ = 0;
   std::mutex mutex_;  // guards all below
@@ -124,11 +127,16 @@ Result<DriveRates> measure_drives(Storage& storage, std::span<const DriveRegion>
   own.read_share = 0.0;
   own.memory = {memory};
   DriveRates rates;
+  // What was never written may be read without the drive: only what the writes reached is read.
+  std::uint64_t pieces = ~std::uint64_t{0};
   for (const IoOp op : {IoOp::kWrite, IoOp::kRead}) {
-    Stream stream(op, regions, memory);
+    Stream stream(op, regions, memory, pieces);
     PENSTOCK_TRY(queue, storage.make_queue(stream, own), "measure drive");
     PENSTOCK_TRY(rate, stream.run(*queue, seconds), "measure drive");
-    if (op == IoOp::kWrite) rates.written_bytes = stream.moved_bytes();
+    if (op == IoOp::kWrite) {
+      rates.written_bytes = stream.moved_bytes();
+      pieces = std::max<std::uint64_t>(1, rates.written_bytes / kPieceBytes);
+    }
     (op == IoOp::kWrite ? rates.write_bytes_per_second : rates.read_bytes_per_second) = rate;
   }
   return rates;

@@ -30,8 +30,9 @@ struct DriveRegion {
 };
 
 /// Uses `memory` (page aligned, at least 2 MiB) for transfers of 1 MiB: writes for about `seconds`,
-/// then reads. Of several regions each gets as many transfers as the others, at once, so the rates
-/// are those of all together; regions on one drive share it as they will later.
+/// then reads what it has just written. Of several regions each gets as many transfers as the
+/// others, at once, so the rates are those of all together; regions on one drive share it as they
+/// will later.
 Result<DriveRates> measure_drives(Storage& storage, std::span<const DriveRegion> regions,
                                   std::span<std::byte> memory, double seconds,
                                   const QueueOptions& options = {});
