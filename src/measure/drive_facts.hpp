@@ -1,7 +1,6 @@
 #pragma once
 
-/// What lies under a directory: its mount, the layers of devices down to the drives, and the
-/// drives.
+/// What lies under a mount: the layers of devices down to the drives, and the drives.
 ///
 /// Threads: pure functions of the files they read. Errors: none; what is not readable is empty.
 
@@ -12,19 +11,9 @@
 
 #include "topo/block_devices.hpp"
 #include "topo/drive_wear.hpp"
+#include "topo/mounts.hpp"
 
 namespace penstock {
-
-struct Mount {
-  std::string type;    ///< "ext4", "nfs4", "fuse.sshfs"
-  std::string source;  ///< "/dev/nvme0n1p2", "server:/export"
-  std::string point;   ///< where it is mounted
-  DeviceNumber device;
-};
-
-/// From /proc/self/mountinfo, by its id, or by the device where the id is 0 (not known).
-[[nodiscard]] std::optional<Mount> find_mount(std::uint64_t id, DeviceNumber device,
-                                              const SystemFiles& files);
 
 /// One clause for each layer, from the top: "partition nvme0n1p2", "logical volume vg-data",
 /// "encrypted volume x", "RAID raid0 md0", "loop device loop3 on /var/disk.img".

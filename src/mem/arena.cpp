@@ -19,7 +19,7 @@
 #include <fmt/format.h>
 
 #include "base/units.hpp"
-#include "topo/topology.hpp"
+#include "topo/node_binding.hpp"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -143,7 +143,10 @@ Status Arena::map(std::uint64_t bytes, ArenaOptions options) {
         fmt::format("the kernel refuses huge pages ({})", std::generic_category().message(errno));
   }
   if (options.node >= 0) {
-    if (Status near = prefer_node(data_, bytes_, options.node); !near) {
+    const auto binding = NodeBinding::load();
+    const Status near = binding ? binding.value().prefer_memory(data_, bytes_, options.node)
+                                : Status(binding.error());
+    if (!near) {
       far_note_ =
           fmt::format("arena \"{}\" may be far from its drives: {}", name_, near.error().message);
     }

@@ -4,13 +4,12 @@
 #include <sys/sysmacros.h>
 
 #include <cerrno>
-#include <fstream>
-#include <optional>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 #include <fmt/format.h>
+
+#include "topo/mounts.hpp"
 
 namespace penstock {
 namespace {
@@ -18,30 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMaxLayers = 16;  // of devices over devices; a limit on what a broken /sys can do
-
-struct Mount {
-  std::string type, source;
-};
-
-/// The mount of a device in /proc/self/mountinfo: "id parent major:minor root mount_point options
-/// [tags] - type source super_options" (proc(5)).
-std::optional<Mount> mount_of(DeviceNumber device, const SystemFiles& files) {
-  const std::string wanted = fmt::format("{}:{}", device.major, device.minor);
-  std::ifstream file(files.proc / "self" / "mountinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const std::size_t dash = line.find(" - ");
-    if (dash == std::string::npos) continue;
-    std::istringstream before(line.substr(0, dash)), after(line.substr(dash + 3));
-    std::string id, parent, number;
-    Mount mount;
-    if (before >> id >> parent >> number && number == wanted &&
-        after >> mount.type >> mount.source) {
-      return mount;
-    }
-  }
-  return std::nullopt;
-}
 
 /// The name of a block device under /dev, through its links; empty where it is none.
 std::string device_name(const std::string& source, const SystemFiles& files) {
@@ -104,7 +79,7 @@ Result<std::vector<std::string>> drives_under(DeviceNumber device, const std::st
   add_drives(files.sys / "dev" / "block" / fmt::format("{}:{}", device.major, device.minor),
              kMaxLayers, drives);
   if (drives.empty()) {
-    const auto mount = mount_of(device, files);
+    const auto mount = find_mount(0, device, files);
     const std::string name = mount ? device_name(mount->source, files) : std::string();
     if (mount && name.empty()) {
       return make_error(Errc::kUnsupported, fmt::format("{} lies on {}, which has no drive of its "

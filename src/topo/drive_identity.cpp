@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
+
+#include "topo/mounts.hpp"
 
 namespace penstock {
 namespace {
@@ -42,34 +43,12 @@ std::string name_of(const fs::path& device) {
   return serial.empty() ? number : fmt::format("{}@{}", serial, number);
 }
 
-/// The mount of a device in /proc/self/mountinfo: its mount point and type (proc(5)).
-struct Mount {
-  std::string point, type;
-};
-Mount mount_of(DeviceNumber device, const SystemFiles& files) {
-  const std::string wanted = fmt::format("{}:{}", device.major, device.minor);
-  std::ifstream file(files.proc / "self" / "mountinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const std::size_t dash = line.find(" - ");
-    if (dash == std::string::npos) continue;
-    std::istringstream before(line.substr(0, dash)), after(line.substr(dash + 3));
-    std::string id, parent, number, root;
-    Mount mount;
-    if (before >> id >> parent >> number >> root >> mount.point && number == wanted &&
-        after >> mount.type) {
-      return mount;
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 DriveIdentity identify_drives_of(DeviceNumber device, const std::string& path,
                                  const SystemFiles& files) {
   DriveIdentity identity;
-  const Mount mount = mount_of(device, files);
+  const Mount mount = find_mount(0, device, files).value_or(Mount{});
   identity.filesystem = mount.type;
   if (auto drives = drives_under(device, path, files)) identity.drives = std::move(drives).value();
   for (const std::string& drive : identity.drives) {

@@ -73,6 +73,18 @@ Status NodeBinding::bind_memory(int node) const {
   return ok();
 }
 
+Status NodeBinding::prefer_memory(void* memory, std::uint64_t bytes, int node) const {
+  const hwloc_obj_t object = impl_->find(node);
+  errno = EINVAL;
+  // Not strict: memory of another node is better than none.
+  if (object == nullptr ||
+      hwloc_set_area_membind(impl_->topology, memory, bytes, object->nodeset, HWLOC_MEMBIND_BIND,
+                             HWLOC_MEMBIND_BYNODESET) != 0) {
+    return cannot_bind("memory", node, errno);
+  }
+  return ok();
+}
+
 Status NodeBinding::free_memory() const {
   const hwloc_const_nodeset_t all = hwloc_topology_get_allowed_nodeset(impl_->topology);
   errno = EINVAL;

@@ -6,6 +6,7 @@
 ///          memory that this thread touches first from then on.
 /// Errors:  kUnsupported, naming the node and what the system says.
 
+#include <cstdint>
 #include <memory>
 
 #include "base/result.hpp"
@@ -22,6 +23,9 @@ class NodeBinding {
   /// `node`: as NumaNode::index.
   Status bind_thread(int node) const;
   Status bind_memory(int node) const;
+  /// Takes the pages of [memory, memory + bytes), which have not been touched yet, from the node
+  /// while that has any.
+  Status prefer_memory(void* memory, std::uint64_t bytes, int node) const;
   /// Of this thread, as it was by default.
   Status free_memory() const;
 

@@ -126,30 +126,6 @@ Result<Topology> read_topology() {
   return load(std::move(topology), Errc::kUnsupported, "this machine", true);
 }
 
-Status prefer_node(void* memory, std::uint64_t bytes, int node) {
-  TopologyHandle topology = make_handle();
-  if (!topology || hwloc_topology_load(topology.get()) != 0) {
-    return cannot_read(Errc::kUnsupported, "this machine", errno);
-  }
-  const hwloc_obj_t object =
-      node < 0 ? nullptr
-               : hwloc_get_numanode_obj_by_os_index(topology.get(), static_cast<unsigned>(node));
-  if (object == nullptr) {
-    return make_error(Errc::kUnsupported,
-                      fmt::format("this machine has no NUMA node {}; see \"lstopo\"", node));
-  }
-  // Not strict: memory of another node is better than none.
-  if (hwloc_set_area_membind(topology.get(), memory, bytes, object->nodeset, HWLOC_MEMBIND_BIND,
-                             HWLOC_MEMBIND_BYNODESET) != 0) {
-    const int error = errno;
-    return make_error(Errc::kUnsupported,
-                      fmt::format("memory cannot be taken from NUMA node {}: {}", node,
-                                  std::generic_category().message(error)),
-                      error);
-  }
-  return ok();
-}
-
 Result<Topology> topology_from_synthetic(const std::string& description) {
   TopologyHandle topology = make_handle();
   const std::string what = fmt::format("synthetic \"{}\"", description);

@@ -34,10 +34,6 @@ struct Topology {
 /// The machine, as this process is allowed to use it.
 [[nodiscard]] Result<Topology> read_topology();
 
-/// Asks the system to take the pages of [memory, memory + bytes), which have not been touched yet,
-/// from a NUMA node, while that has any. kUnsupported: the machine has no such node, or refuses.
-[[nodiscard]] Status prefer_node(void* memory, std::uint64_t bytes, int node);
-
 /// From an hwloc synthetic description, such as "node:2 l3:1 core:4 pu:2".
 [[nodiscard]] Result<Topology> topology_from_synthetic(const std::string& description);
 
