@@ -217,7 +217,12 @@ class CheckpointCommand final : public Command {
 
   Result<ExitCode> copy(Storage& storage, const StoreDirectories& directories, Console& console) {
     const StoreDirectories to(to_);
-    const RewriteOptions options{directories, name_, to, block_, keep_, {}, 0};
+    const RewriteOptions options{.from = directories,
+                                 .pin = name_,
+                                 .to = to,
+                                 .block_elements = block_,
+                                 .checkpoints = keep_,
+                                 .measure_drive_seconds = 0.25};
     const Status done =
         rewrite_store(storage, options, [&](std::uint64_t done_bytes, std::uint64_t total_bytes) {
           if (console.is_live()) {

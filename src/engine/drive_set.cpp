@@ -8,6 +8,7 @@
 
 #include "base/units.hpp"
 #include "io/page_buffer.hpp"
+#include "io/store_layout.hpp"
 
 namespace penstock {
 namespace {
@@ -181,6 +182,17 @@ Result<std::vector<DriveOffer>> measure_offers(Storage& storage,
     offers.push_back(std::move(offer).value());
   }
   return offers;
+}
+
+Result<DriveShares> measure_shares(Storage& storage, const StoreDirectories& directories,
+                                   StoreGeometry geometry, bool scratch, double read_share,
+                                   double seconds, const QueueOptions& options) {
+  geometry.drives.assign(directories.size(), 1);
+  PENSTOCK_TAKE(layout, plan_layout(geometry, scratch));
+  std::uint64_t needed = 0;
+  for (const FileLayout& file : layout.files) needed += file.file_bytes;
+  PENSTOCK_TAKE(offers, measure_offers(storage, directories.all(), seconds, options));
+  return deal_shares(offers, directories.all(), read_share, needed);
 }
 
 }  // namespace penstock

@@ -41,4 +41,10 @@ Result<std::vector<DriveOffer>> measure_offers(Storage& storage,
                                                const std::vector<std::string>& directories,
                                                double seconds, const QueueOptions& options);
 
+/// Shares of the directories for a store of this geometry, by what their drives are measured to
+/// give in a step that reads this part of its bytes.
+Result<DriveShares> measure_shares(Storage& storage, const StoreDirectories& directories,
+                                   StoreGeometry geometry, bool scratch, double read_share,
+                                   double seconds, const QueueOptions& options);
+
 }  // namespace penstock

@@ -9,7 +9,6 @@
 #include "base/units.hpp"
 #include "engine/drive_set.hpp"
 #include "engine/engine_impl.hpp"
-#include "io/store_layout.hpp"
 
 namespace penstock {
 namespace {
@@ -80,13 +79,9 @@ Status EngineImpl::choose_shares(const StoreDirectories& directories, StoreGeome
     return ok();
   }
   if (options_.measure_drive_seconds <= 0.0) return ok();
-  PENSTOCK_TAKE(layout, plan_layout(geometry, options_.scratch));
-  std::uint64_t needed = 0;
-  for (const FileLayout& file : layout.files) needed += file.file_bytes;
-  PENSTOCK_TAKE(offers, measure_offers(parts_.storage, directories.all(),
-                                       options_.measure_drive_seconds, options_.queue));
-  const DriveShares dealt =
-      deal_shares(offers, directories.all(), planned_read_share(plan_), needed);
+  PENSTOCK_TAKE(dealt, measure_shares(parts_.storage, directories, geometry, options_.scratch,
+                                      planned_read_share(plan_), options_.measure_drive_seconds,
+                                      options_.queue));
   geometry.drives = dealt.shares;
   drive_words_ = dealt.words;
   return ok();
@@ -125,16 +120,28 @@ QueueOptions EngineImpl::queue_options() const {
 /// Called once, when the queue is there.
 void EngineImpl::watch_drives() {
   std::vector<DriveWatch::Drive> drives;
-  for (SlotIndex slot = 0; slot < store_->slot_count() && drives.size() < kMostDrives; ++slot) {
+  // Slots are dealt in turn, so the first round has all files.
+  const auto slots = std::min<std::size_t>(store_->slot_count(), 64 * kMostDrives);
+  for (SlotIndex slot = 0; slot < slots && drives.size() < kMostDrives; ++slot) {
     const FileId file = store_->slot(slot).file;
     const std::uint64_t number = parts_.storage.drive(file);
     const bool known = std::any_of(drives.begin(), drives.end(),
                                    [&](const auto& drive) { return drive.number == number; });
-    if (!known) drives.push_back({number, store_->path_of(file)});
-    // Slots are dealt in turn, so the first round has all files.
-    if (slot > 64 * std::uint32_t{kMostDrives}) break;
+    if (known) continue;
+    drives.push_back({number, store_->path_of(file)});
+    if (!parts_.storage.is_direct(file)) tell_direct_refused(drives.back().directory);
   }
   drive_watch_.emplace(std::move(drives));
+}
+
+/// Once in a run.
+void EngineImpl::tell_direct_refused(const std::string& where) {
+  if (told_direct_refused_) return;
+  told_direct_refused_ = true;
+  PENSTOCK_LOG(parts_.logger, LogLevel::kWarning,
+               "{} takes no direct I/O, so its transfers go through the page cache: a copy of each "
+               "byte, and memory beyond the budget; put the store on ext4 or xfs to avoid it",
+               where);
 }
 
 /// Requests that a drive does not answer, while others may. Needs the lock.
@@ -162,8 +169,10 @@ Status EngineImpl::check_drives(std::uint64_t now_ns) {
   return ok();
 }
 
-/// Needs the lock.
-void EngineImpl::look_for_slow_drives() {
+/// At the end of a step: drives that gave less, or refused direct I/O only when it came to a
+/// transfer. Needs the lock.
+void EngineImpl::look_at_drives() {
+  if (queue_->stats().direct_refused > 0) tell_direct_refused(options_.directory);
   std::array<DriveStats, kMostDrives> stats;
   const std::size_t count = std::min(queue_->drive_stats(stats), stats.size());
   for (std::size_t i = 0; i < count; ++i) {
@@ -184,20 +193,19 @@ void EngineImpl::look_for_slow_drives() {
 
 /// The tensors that have a part in a file, for the message about a drive that fails.
 std::string EngineImpl::tensors_on(FileId file) const {
-  std::vector<std::string> names;
-  std::size_t others = 0;
+  std::vector<bool> there(model_.tensors.size(), false);
   for (std::uint32_t block = 0; block < plan_.blocks.size(); ++block) {
     const SlotIndex slot = table_->entry(block).slot;
     if (slot == kNoSlot || store_->slot(slot).file != file) continue;
-    for (const auto& range : layout_.block_ranges(block)) {
-      const std::string& name = model_.tensors[range.tensor].name;
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      names.size() < kNamedTensors ? names.push_back(name) : void(++others);
-    }
+    for (const auto& range : layout_.block_ranges(block)) there[range.tensor] = true;
   }
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + "\"";
-  if (others > 0) text += fmt::format(" and parts of {} more", others);
+  std::size_t count = 0;
+  for (std::size_t tensor = 0; tensor < there.size(); ++tensor) {
+    if (!there[tensor] || ++count > kNamedTensors) continue;
+    text += fmt::format("{}\"{}\"", text.empty() ? "" : ", ", model_.tensors[tensor].name);
+  }
+  if (count > kNamedTensors) text += fmt::format(" and {} more", count - kNamedTensors);
   return text;
 }
 

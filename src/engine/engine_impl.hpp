@@ -120,7 +120,8 @@ class EngineImpl final : public Engine, private CompletionSink {
   Status choose_shares(const StoreDirectories& directories, StoreGeometry& geometry);
   void watch_drives();
   Status check_drives(std::uint64_t now_ns);
-  void look_for_slow_drives();
+  void look_at_drives();
+  void tell_direct_refused(const std::string& where);
   [[nodiscard]] std::string tensors_on(FileId file) const;
   [[nodiscard]] QueueOptions queue_options() const;
   Status hand_out(const Range& range, std::span<std::byte> bounce);
@@ -265,8 +266,9 @@ class EngineImpl final : public Engine, private CompletionSink {
   std::vector<std::uint8_t> tile_failed_;      // per tile; each written by one task
   std::vector<std::uint64_t> spill_sums_;      // per tile
   std::uint64_t progress_ = 0;                 // events so far
-  std::optional<DriveWatch> drive_watch_;      // none: the queue does not tell drives apart
-  std::uint64_t waited_ns_ = 0;                // by callers, in wait_until()
+  bool told_direct_refused_ = false;
+  std::optional<DriveWatch> drive_watch_;  // none: the queue does not tell drives apart
+  std::uint64_t waited_ns_ = 0;            // by callers, in wait_until()
   std::size_t tasks_in_flight_ = 0;
   bool closing_ = false;
   std::unique_ptr<Error> failure_;

@@ -176,7 +176,7 @@ Result<StepReport> EngineImpl::end_step(const StepInput* input, std::span<const 
   scheduler_->step_ended(report.applied, updates_);
   if (report.commits) begin_commit();
   run_commands();
-  look_for_slow_drives();
+  look_at_drives();
   changed_.notify_all();
   PENSTOCK_CHECK_OK(sticky());
   return report;

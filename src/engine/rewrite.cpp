@@ -7,6 +7,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "engine/drive_set.hpp"
 #include "engine/layout.hpp"
 #include "io/page_buffer.hpp"
 #include "io/section_sums.hpp"
@@ -146,6 +147,7 @@ class Rewrite {
  private:
   Status open_source();
   Status create_target();
+  Status choose_shares(StoreGeometry& geometry) const;
   Status write_block(std::uint32_t block);
 
   Storage& storage_;
@@ -221,8 +223,7 @@ Status Rewrite::create_target() {
       make_geometry(model, plan_, description_.dump(), source_->geometry().layout_hash);
   geometry.sections = source_->geometry().sections;
   geometry.pins = options_.checkpoints;
-  geometry.drives =
-      options_.shares.empty() ? std::vector<std::uint32_t>(options_.to.size(), 1) : options_.shares;
+  PENSTOCK_CHECK_OK(choose_shares(geometry));
   for (const BlockGeometry& block : geometry.blocks) {
     for (const std::uint64_t bytes : block.lengths) total_bytes_ += bytes;
   }
@@ -232,6 +233,21 @@ Status Rewrite::create_target() {
   if (!store) return std::move(store).error();
   target_ = std::move(store).value();
   target_table_ = std::make_unique<SlotTable>(target_->make_table());
+  return ok();
+}
+
+Status Rewrite::choose_shares(StoreGeometry& geometry) const {
+  geometry.drives =
+      options_.shares.empty() ? std::vector<std::uint32_t>(options_.to.size(), 1) : options_.shares;
+  if (!options_.shares.empty() || options_.to.size() == 1 ||
+      options_.measure_drive_seconds <= 0.0) {
+    return ok();
+  }
+  // A step reads and writes all states, whatever plan it will have.
+  constexpr double kReadShare = 0.5;
+  PENSTOCK_TAKE(dealt, measure_shares(storage_, options_.to, geometry, false, kReadShare,
+                                      options_.measure_drive_seconds, {}));
+  geometry.drives = dealt.shares;
   return ok();
 }
 

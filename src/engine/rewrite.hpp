@@ -24,10 +24,11 @@ struct RewriteOptions {
   StoreDirectories from;
   std::string pin;  ///< which checkpoint; empty: the last commit
   StoreDirectories to;
-  std::uint32_t block_elements = 0;   ///< a multiple of kTileElements; 0: as in `from`
-  std::uint32_t checkpoints = 0;      ///< room for so many
-  std::vector<std::uint32_t> shares;  ///< of the directories of `to`; empty: equal
-  std::uint64_t uuid_seed = 0;        ///< as StoreOptions::uuid_seed
+  std::uint32_t block_elements = 0;     ///< a multiple of kTileElements; 0: as in `from`
+  std::uint32_t checkpoints = 0;        ///< room for so many
+  std::vector<std::uint32_t> shares{};  ///< of the directories of `to`; empty: measured, or equal
+  std::uint64_t uuid_seed = 0;          ///< as StoreOptions::uuid_seed
+  double measure_drive_seconds = 0;     ///< for each direction and drive of `to`; 0: equal shares
 };
 
 /// Called after each block; false stops.
