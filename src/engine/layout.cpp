@@ -150,6 +150,7 @@ PlanRequest make_plan_request(const EngineOptions& options, const ModelSpec& mod
   request.workspace_bytes = round_up(options.workspace_bytes, kPageBytes);
   request.block_elements = options.block_elements;
   request.commit_every = options.commit_every;
+  request.drives = static_cast<std::uint32_t>(1 + options.further_directories.size());
   std::uint64_t largest = 0, tiles = 0;
   for (TensorId id = 0; id < model.tensors.size(); ++id) {
     const std::uint64_t elements = layout.tensors()[id].elements;

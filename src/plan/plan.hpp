@@ -38,6 +38,7 @@ struct PlanRequest {
   std::uint64_t table_bytes = 0;        ///< of it, engine tables outside the arena
   std::uint32_t block_elements = 0;     ///< 0: chosen; else a multiple of kTileElements
   std::uint32_t commit_every = 0;       ///< 0: chosen, from the bytes at home in RAM
+  std::uint32_t drives = 1;             ///< each wants working frames of its own
 };
 
 struct HiFrame {

@@ -16,8 +16,10 @@ namespace {
 
 constexpr std::uint32_t kSmallestBlock = 64 * 1024;
 constexpr std::uint32_t kLargestBlock = 4 * 1024 * 1024;
-constexpr std::uint32_t kMinStateFrames = 2, kWantedStateFrames = 4;
-constexpr std::uint32_t kMinStageFrames = 2, kWantedStageFrames = 4;
+constexpr std::uint32_t kMinStateFrames = 2, kMinStageFrames = 2;
+/// Of each kind and for each drive: while one drive works off its blocks, the others must have
+/// some, too.
+constexpr std::uint32_t kWantedFrames = 4;
 
 /// Groups whose `hi` have the same size and so can take turns in the same frames.
 struct HiClass {
@@ -99,15 +101,14 @@ class Planner {
       choice = std::move(next);
       return true;
     };
-    const std::uint32_t states = std::min(kWantedStateFrames, trainable_);
-    const std::uint32_t stages = std::min(kWantedStageFrames, trainable_);
-    while (choice.stream_state_frames < states &&
+    const std::uint32_t wanted = std::min(kWantedFrames * request_.drives, trainable_);
+    while (choice.stream_state_frames < wanted &&
            try_step([](Choice& c) { ++c.stream_state_frames; })) {
     }
-    while (choice.stream_state_frames == states && choice.stage_frames < stages &&
+    while (choice.stream_state_frames == wanted && choice.stage_frames < wanted &&
            try_step([](Choice& c) { ++c.stage_frames; })) {
     }
-    const bool all_there = choice.stream_state_frames == states && choice.stage_frames == stages;
+    const bool all_there = choice.stream_state_frames == wanted && choice.stage_frames == wanted;
     const std::uint64_t set_aside = all_there ? 0 : limit - bytes(choice);
     limit = budget - set_aside;
     const auto keep_gradients = [&] {  // all of them: no staging, no room to read them back
@@ -384,8 +385,7 @@ std::uint32_t choose_block(const PlanRequest& request) {
     Choice choice = planner.smallest();
     Choice bare = choice;
     bare.stream_state_frames = bare.stage_frames = 0;
-    choice.stream_state_frames = kWantedStateFrames;
-    choice.stage_frames = kWantedStageFrames;
+    choice.stream_state_frames = choice.stage_frames = kWantedFrames * request.drives;
     const std::uint64_t least = planner.bytes(bare);
     if (least < request.host_bytes &&
         planner.bytes(choice) - least <= (request.host_bytes - least) / 3) {

@@ -263,6 +263,21 @@ TEST(Planner, GivesHalfOfWhatIsFreeToWorkingFramesUntilAllAreThere) {
   EXPECT_GT(more.hi_frames.size(), 2U);
 }
 
+TEST(Planner, GivesEachDriveWorkingFramesAndCutsBlocksSmallerForThem) {
+  PlanRequest request = layers(12, kTileElements * 64);
+  request.host_bytes = 160 << 20;
+  const Plan one = make_plan(request).value();
+  EXPECT_EQ(one.stream_state_frames, 4U);
+  request.drives = 3;
+  const Plan three = make_plan(request).value();
+  EXPECT_EQ(three.stream_state_frames, 12U);
+  EXPECT_EQ(three.minimum_bytes, one.minimum_bytes);
+  EXPECT_LT(three.block_elements, one.block_elements);
+  EXPECT_LE(three.host_bytes, request.host_bytes);
+  request.block_elements = one.block_elements;  // of a store that is there already
+  EXPECT_LE(make_plan(request).value().host_bytes, request.host_bytes);
+}
+
 TEST(Planner, CutsEqualBlocksOfWholeTilesWithinTheLimits) {
   for (const std::uint64_t elements : {kTileElements, kTileElements * 7 + 1,
                                        std::uint64_t{50'000'000}, std::uint64_t{4'194'304}}) {
