@@ -1,7 +1,7 @@
 // What trusting a store costs: its checksums, its extra bytes, its commits, its opening.
 //
 //   bench_store sums   [STEPS] [ROUNDS]    time of steps with sums / without, states on the drive
-//   bench_store bytes                      bytes written / the bytes of the states that changed
+//   bench_store bytes                      bytes written / those of states and spilled gradients
 //   bench_store commit [BLOCKS ...]        a commit beyond the drive's own flush, in ms
 //   bench_store open   [BLOCKS ...]        opening a store, in s for a TB of states
 //
@@ -99,6 +99,7 @@ class Training {
   }
 
   Status flush() { return engine_->flush(); }
+  [[nodiscard]] const Plan& plan() const { return engine_->plan(); }
   [[nodiscard]] std::uint64_t written_bytes(const std::string& directory) const {
     return parts_.storage->written_bytes(directory);
   }
@@ -149,9 +150,11 @@ Status count_bytes(const std::string& directory) {
   PENSTOCK_TRY(took, training.steps(kSteps), "bench");
   PENSTOCK_CHECK_OK(training.flush());
   const auto written = static_cast<double>(training.written_bytes(store) - before);
-  const double states = 1.0 * kSteps * kGroups * kBlockElements * kStateBytes;
+  const Plan::Traffic& plan = training.plan().traffic;
+  const auto states = static_cast<double>(
+      kSteps * (plan.hi_write + plan.state_write + plan.spill + plan.ram_homed));
   fmt::print(
-      "bytes written / bytes of the states = {:.5f}  (blocks of {} elements, a commit every "
+      "bytes written / states and gradients = {:.5f}  (blocks of {} elements, a commit every "
       "step, {} steps in {:.1f} s)\n",
       written / states, kBlockElements, kSteps, took);
   return ok();

@@ -94,7 +94,6 @@ Result<std::vector<std::byte>> StoreImpl::encode(const CommitRecord& record,
   manifest.rank = parts_.options.ranks.rank;
   manifest.rank_count = parts_.options.ranks.count;
   manifest.record = record;
-  manifest.geometry = parts_.geometry;
   manifest.table.reserve(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const std::uint32_t file = parts_.layout.deal.place(entries[i].slot).file;
@@ -102,7 +101,7 @@ Result<std::vector<std::byte>> StoreImpl::encode(const CommitRecord& record,
     // Bits of empty sections carry nothing, so they are stored in one way only.
     manifest.table.back().entry.written &= written_mask(parts_.geometry.blocks[i]);
   }
-  return encode_manifest(manifest);
+  return encode_manifest(manifest, parts_.geometry);
 }
 
 Status StoreImpl::sync_files() {
@@ -164,9 +163,8 @@ std::size_t most_manifests(const StoreGeometry& geometry) {
 
 Result<std::uint64_t> longest_manifest(const StoreGeometry& geometry, std::uint64_t blob_bytes) {
   Manifest manifest;
-  manifest.geometry = geometry;
   manifest.table.resize(geometry.blocks.size());
-  PENSTOCK_TAKE(bytes, encode_manifest(manifest));
+  PENSTOCK_TAKE(bytes, encode_manifest(manifest, geometry));
   return round_up(bytes.size() + blob_bytes, kPageBytes);
 }
 

@@ -119,6 +119,9 @@ Result<DataHeader> decode_header(std::span<const std::byte> page, std::string_vi
 /// Same geometry in, so the caller has checked it with plan_layout() and `table` has one entry per
 /// block; kArgument when the blob or the whole is too long.
 Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest);
+/// The same with a geometry that is not the manifest's own: of a large store it is large, too.
+Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest,
+                                               const StoreGeometry& geometry);
 /// The manifest at the beginning of a file; the file may be longer. All of it where that is
 /// unclear.
 std::span<const std::byte> manifest_in(std::span<const std::byte> file);

@@ -33,20 +33,20 @@ std::uint64_t entry_bytes(std::uint64_t sections) {
   return 24 + 8 * sections;
 }
 
-std::uint64_t manifest_bytes(const Manifest& manifest) {
-  const std::uint64_t sections = manifest.geometry.sections.size();
-  std::uint64_t bytes = kManifestFixedBytes + kHashBytes + manifest.geometry.drives.size() * 4;
-  for (const SectionSpec& section : manifest.geometry.sections) {
+std::uint64_t manifest_bytes(const Manifest& manifest, const StoreGeometry& geometry) {
+  const std::uint64_t sections = geometry.sections.size();
+  std::uint64_t bytes = kManifestFixedBytes + kHashBytes + geometry.drives.size() * 4;
+  for (const SectionSpec& section : geometry.sections) {
     bytes += kSectionFixedBytes + section.name.size() + section.codec.size();
   }
-  bytes += manifest.geometry.blocks.size() * block_bytes(sections);
-  bytes += manifest.geometry.spill_bytes.size() * 8;
-  bytes += manifest.geometry.description.size() + manifest.record.blob.size();
+  bytes += geometry.blocks.size() * block_bytes(sections);
+  bytes += geometry.spill_bytes.size() * 8;
+  bytes += geometry.description.size() + manifest.record.blob.size();
   return bytes + manifest.table.size() * entry_bytes(sections);
 }
 
-void write_fixed(Writer& writer, const Manifest& manifest, std::uint64_t bytes) {
-  const StoreGeometry& geometry = manifest.geometry;
+void write_fixed(Writer& writer, const Manifest& manifest, const StoreGeometry& geometry,
+                 std::uint64_t bytes) {
   writer.text(kManifestMagic);
   writer.number(manifest.major);
   writer.number(manifest.minor);
@@ -210,8 +210,12 @@ Result<Counts> read_fixed(Reader& reader, std::uint64_t size, Manifest& manifest
 }  // namespace
 
 Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest) {
-  const StoreGeometry& geometry = manifest.geometry;
-  const std::uint64_t bytes = manifest_bytes(manifest);
+  return encode_manifest(manifest, manifest.geometry);
+}
+
+Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest,
+                                               const StoreGeometry& geometry) {
+  const std::uint64_t bytes = manifest_bytes(manifest, geometry);
   if (manifest.record.blob.size() > kMaxBlobBytes || bytes > kMaxManifestBytes ||
       manifest.table.size() != geometry.blocks.size()) {
     return make_error(Errc::kArgument,
@@ -222,7 +226,7 @@ Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest) {
   }
   std::vector<std::byte> out(bytes);
   Writer writer(out);
-  write_fixed(writer, manifest, bytes);
+  write_fixed(writer, manifest, geometry, bytes);
   for (const SectionSpec& section : geometry.sections) {
     writer.number(static_cast<std::uint16_t>(section.name.size()));
     writer.number(static_cast<std::uint16_t>(section.codec.size()));
