@@ -70,7 +70,7 @@ class BenchCommand final : public Command {
 
   void declare(Flags& flags) override {
     flags.arguments("WHAT [PATH...]", words_,
-                    "io, copy, mem or all; for io and all a directory on each drive");
+                    "io, copy, mem or all; for io and all a directory on each drive (default .)");
     size(flags, "--block", options_.block_bytes, "Bytes of a sequential request (default 1MiB)");
     flags.count("--depth", options_.depth, 1, 1024,
                 "Requests in flight for each drive (default 8)");
@@ -157,14 +157,9 @@ class BenchCommand final : public Command {
                                   what));
   }
 
-  Status check_paths() const {
+  Status check_paths() {
     const bool wanted = options_.what == BenchWhat::kIo || options_.what == BenchWhat::kAll;
-    if (wanted && options_.paths.empty()) {
-      return make_error(Errc::kArgument,
-                        fmt::format("bench {} needs a directory on each drive to measure; for "
-                                    "example: penstock bench {} /mnt/nvme0",
-                                    name_of(options_.what), name_of(options_.what)));
-    }
+    if (wanted && options_.paths.empty()) options_.paths.emplace_back(".");
     if (!wanted && !options_.paths.empty()) {
       return make_error(Errc::kArgument,
                         fmt::format("bench {} measures no drive, so \"{}\" has no use; leave it "

@@ -53,10 +53,13 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(result.stdout.count("\n"), 1, "one object, on one line")
         return json.loads(result.stdout)
 
+    def test_measures_the_current_directory(self):
+        result = run("bench", "io", *SHORT, "--json", cwd=self.drive)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual([target["path"] for target in json.loads(result.stdout)["targets"]], ["."])
+
     def test_words_and_paths(self):
         self.refused(2, "io, copy, mem or all", "bench", "disk", self.drive)
-        self.refused(2, "needs a directory on each drive", "bench", "io")
-        self.refused(2, "needs a directory on each drive", "bench", "all")
         self.refused(2, "measures no drive", "bench", "mem", self.drive)
         self.refused(2, "take io or all", "bench", "mem", "--fio")
         self.refused(2, "No such file", "bench", "io", self.path("none"))
