@@ -201,12 +201,14 @@ Status PosixStorage::preallocate(FileId file, std::uint64_t bytes) {
   const std::uint64_t needed = bytes > held ? bytes - held : 0;
   const std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
   const auto no_space = [&](int error) {
-    return make_error(
-        Errc::kNoSpace,
-        fmt::format("preallocate \"{}\": needs {} more bytes and {} are free; free {} "
-                    "bytes or choose another drive",
-                    target.path(), needed, free, needed > free ? needed - free : needed),
-        error);
+    // A quota, or a filesystem that needs more for itself, refuses what seems to be free.
+    const std::string remedy =
+        needed > free ? fmt::format("free {} bytes", needed - free) : "look for a quota, free some";
+    return make_error(Errc::kNoSpace,
+                      fmt::format("preallocate \"{}\": needs {} more bytes and {} are free; {} or "
+                                  "choose another drive",
+                                  target.path(), needed, free, remedy),
+                      error);
   };
   if (needed > free) return no_space(ENOSPC);
   int error = 0;
