@@ -53,8 +53,9 @@ struct QueueOptions {
   /// Memory that transfers will use, lent for the queue's life: io_uring keeps its pages pinned,
   /// which spares CPU time. What the kernel does not take (limits) is transferred all the same.
   std::vector<std::span<std::byte>> memory{};
-  std::uint32_t threads = 4;  ///< of the thread backend, for each drive
-  std::uint32_t drives = 1;   ///< how many are expected: the thread backend's number of threads
+  bool register_memory = true;  ///< false: nothing of it is pinned
+  std::uint32_t threads = 4;    ///< of the thread backend, for each drive
+  std::uint32_t drives = 1;     ///< how many are expected: the thread backend's number of threads
   /// One I/O thread for each; drives that no node names belong to the first. Empty: one thread.
   std::vector<IoNode> nodes{};
 };

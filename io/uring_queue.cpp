@@ -50,7 +50,7 @@ Status UringQueueState::open_ring() {
   auto words = open_uring(ring_, kPieces);
   if (!words) return std::move(words).error();
   has_ring_ = true;
-  memory_.lend(ring_, options_.memory);
+  if (options_.register_memory) memory_.lend(ring_, options_.memory);
   if (options_.priorities) priorities_ = io_priorities();
   description_ = fmt::format("{}, {}, {}", words.value(), memory_.words(), words_of(priorities_));
   return ok();

@@ -7,6 +7,7 @@
 #include "capi/versioned.hpp"
 #include "engine/layout.hpp"
 #include "engine/system_drives.hpp"
+#include "engine/tuned_queue.hpp"
 #include "topo/topology.hpp"
 
 namespace penstock::capi {
@@ -325,7 +326,9 @@ Status Session::open() {
     options_.threads = static_cast<std::uint32_t>(topology.usable_threads);
   }
   storage_ = make_posix_storage(system_drive_namer());
-  options_.engine.queue.nodes = system_io_nodes(store_directories(options_.engine).all());
+  const std::vector<std::string> directories = store_directories(options_.engine).all();
+  options_.engine.queue.nodes = system_io_nodes(directories);
+  (void)tune_queue(options_.engine.queue, directories, profile_place(), options_.logger);
   executor_ = make_tbb_executor(static_cast<int>(options_.threads));
   if (executor_ == nullptr) {
     return make_error(Errc::kNoMemory, "the system refuses another thread; ask for fewer");

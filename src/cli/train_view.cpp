@@ -73,6 +73,7 @@ void TrainView::on_start(const RunStart& start) {
                              {"scratch", start.scratch},
                              {"planned_write_bytes", start.planned_write_bytes},
                              {"queue", start.queue},
+                             {"profile", start.profile},
                              {"drive_read_bytes_per_second", number(start.read_bytes_per_second)},
                              {"drive_write_bytes_per_second", number(start.write_bytes_per_second)},
                              {"isa", start.isa},
@@ -91,6 +92,7 @@ void TrainView::on_start(const RunStart& start) {
   }
   console_.note(
       fmt::format("run    {} threads, {} kernels, {}", start.threads, start.isa, start.queue));
+  if (!start.profile.empty()) console_.note(fmt::format("tuned  by {}", start.profile));
   if (!start.plan.empty()) console_.note(fmt::format("plan   {}", start.plan));
   if (endurance_bytes_ > 0) {
     const std::uint64_t steps = start.steps - std::min(start.steps, start.first_step);

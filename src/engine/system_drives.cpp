@@ -17,17 +17,21 @@ DriveNamer system_drive_namer() {
   };
 }
 
+std::string existing_place(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::path place = std::filesystem::absolute(directory, error).lexically_normal();
+  while (!std::filesystem::exists(place, error) && place.has_relative_path()) {
+    place = place.parent_path();
+  }
+  return place.string();
+}
+
 std::vector<IoNode> system_io_nodes(const std::vector<std::string>& directories) {
   const auto topology = read_topology();
   if (!topology || topology.value().numa_nodes.size() < 2) return {};
   std::map<int, IoNode> nodes;
   for (const std::string& directory : directories) {
-    std::error_code error;
-    std::filesystem::path place = std::filesystem::absolute(directory, error).lexically_normal();
-    while (!std::filesystem::exists(place, error) && place.has_relative_path()) {
-      place = place.parent_path();
-    }
-    const auto device = device_of(place.string());
+    const auto device = device_of(existing_place(directory));
     if (!device) continue;
     const int node = numa_node_of(device.value());
     if (node < 0) continue;

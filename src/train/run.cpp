@@ -10,6 +10,7 @@
 #include "base/clock.hpp"
 #include "base/counters.hpp"
 #include "engine/system_drives.hpp"
+#include "engine/tuned_queue.hpp"
 #include "model/named_sizes.hpp"
 #include "train/copies.hpp"
 #include "train/data.hpp"
@@ -47,6 +48,7 @@ class Run {
   [[nodiscard]] Status check_there() const;
   Status open_data();
   Status open_model();
+  [[nodiscard]] Logger note_logger() const;
   Status open_engine();
   Status open_copies();
   Status copy_if_due(std::uint64_t step);
@@ -71,6 +73,7 @@ class Run {
   RunParts parts_;
   std::unique_ptr<Transformer> model_;
   MemorySplit memory_;
+  std::string profile_;  // that set something of the queue
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Copies> copies_;
@@ -117,6 +120,13 @@ Status Run::open_model() {
   return ok();
 }
 
+/// What the engine warns of; an error is returned, too.
+Logger Run::note_logger() const {
+  return {LogLevel::kWarning, [this](LogLevel level, const char*, int, std::string_view message) {
+            if (level < LogLevel::kError) observer_.on_note(message);
+          }};
+}
+
 Status Run::open_engine() {
   EngineOptions options;
   options.directory = options_.resources.store;
@@ -141,6 +151,8 @@ Status Run::open_engine() {
   options.isa = parts_.isa;
   options.queue.backend = options_.resources.queue;
   options.queue.nodes = system_io_nodes(store_directories(options).all());
+  const Logger logger = note_logger();
+  profile_ = tune_queue(options.queue, store_directories(options).all(), profile_place(), logger);
   options.measure_drive_seconds = 0.25;
   options.description_json = describe_run(options_, config_, data_->reader(), content,
                                           std::string(model_->matmul().isa()));
@@ -149,11 +161,6 @@ Status Run::open_engine() {
   memory_ = memory;
   options.host_bytes = memory_.ram_bytes;
   options.workspace_bytes = memory_.workspace_bytes;
-  const Logger logger(LogLevel::kWarning,
-                      [this](LogLevel level, const char*, int, std::string_view message) {
-                        if (level < LogLevel::kError)
-                          observer_.on_note(message);  // an error is returned, too
-                      });
   PENSTOCK_TAKE(engine, make_engine(parts_.engine_parts(logger), options, model_->spec()));
   engine_ = std::move(engine);
   PENSTOCK_TAKE(trainer, Trainer::create(*engine_, *model_, memory_.kept_layers));
@@ -217,6 +224,7 @@ Status Run::announce() {
     start.plan += "; drives: " + drives;
   }
   start.queue = engine_->queue_backend();
+  start.profile = profile_;
   start.isa = fmt::format("{}, matrices {}", isa_name(parts_.isa), model_->matmul().isa());
   PENSTOCK_TAKE(parameters, parameter_count(config_));
   start.parameters = parameters;

@@ -77,6 +77,7 @@ struct GenerateOptions {
 /// What is known before the first step.
 struct RunStart {
   std::string model, family, data, data_kind, plan, queue, isa;
+  std::string profile;  ///< the file that set something of the queue; empty: none did
   double read_bytes_per_second = 0.0, write_bytes_per_second = 0.0;  ///< of the drive; 0: unknown
   std::uint64_t parameters = 0, state_bytes = 0, ram_bytes = 0;
   std::uint64_t vocab = 0, train_tokens = 0, held_out_tokens = 0;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/random.hpp"
+#include "engine/tuned_queue.hpp"
 #include "kernels/cpu/transformer.hpp"
 #include "train/run.hpp"
 #include "train/run_setup.hpp"
@@ -98,17 +99,18 @@ Status generate(const GenerateOptions& options, const RunParts& parts, const Sto
   engine_options.further_directories = options.resources.further_stores;
   engine_options.mode = OpenMode::kRead;
   engine_options.isa = parts.isa;
+  const Logger logger(LogLevel::kWarning,
+                      [&observer](LogLevel level, const char*, int, std::string_view message) {
+                        if (level < LogLevel::kError) observer.on_note(message);
+                      });
   engine_options.queue.backend = options.resources.queue;
+  (void)tune_queue(engine_options.queue, directories.all(), profile_place(), logger);
   if (const auto facts = read_facts(*parts.storage, directories)) {
     engine_options.block_elements = facts->block_elements;
   }
   PENSTOCK_TAKE(memory, split_memory(options.resources, *model, engine_options, ""));
   engine_options.host_bytes = memory.ram_bytes;
   engine_options.workspace_bytes = memory.workspace_bytes;
-  const Logger logger(LogLevel::kWarning,
-                      [&observer](LogLevel level, const char*, int, std::string_view message) {
-                        if (level < LogLevel::kError) observer.on_note(message);
-                      });
   PENSTOCK_TAKE(engine, make_engine(parts.engine_parts(logger), engine_options, model->spec()));
   PENSTOCK_TAKE(trainer, Trainer::create(*engine, *model, memory.kept_layers));
 

@@ -53,6 +53,19 @@ TEST_P(QueueOptionsTest, MemoryMayBeLentInWholeInPartOrNotAtAll) {
   round_trip(memory, 0, 2048);
 }
 
+TEST_P(QueueOptionsTest, MemoryNeedNotBeRegistered) {
+  Pages memory(64 * kPageBytes);
+  QueueOptions options;
+  options.memory = {{memory.data(), 64 * kPageBytes}};
+  options.register_memory = false;
+  remake_queue(options);
+  round_trip(memory, 0, 64);
+  if (GetParam() == World::kUring) {
+    EXPECT_NE(queue_->backend_reason().find("no registered memory"), std::string::npos)
+        << queue_->backend_reason();
+  }
+}
+
 TEST_P(QueueOptionsTest, MemoryThatCannotBeLentIsTransferredAllTheSame) {
   Pages memory(64 * kPageBytes);
   QueueOptions options;
