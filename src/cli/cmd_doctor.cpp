@@ -97,6 +97,7 @@ class DoctorCommand final : public Command {
     options.paths = paths_;
     options.probe = !no_probe_;
     options.stop = &stop_requested();
+    options.profile = profile_place();
     options.report = [&view](const Check& check) { view.show(check); };
     PENSTOCK_TAKE(checks, run_doctor(options));
     add_leftovers(view, checks);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +17,7 @@
 #include "measure/check_memory.hpp"
 #include "measure/check_place.hpp"
 #include "measure/check_processor.hpp"
+#include "measure/check_profile.hpp"
 #include "measure/check_speed.hpp"
 #include "measure/check_uring.hpp"
 #include "mem/arena.hpp"
@@ -120,7 +123,17 @@ class Doctor {
       add(check_drive(place));
     }
     if (!is_usable(place)) return ok();
+    add_profile(place.path);
     return probe(place);
+  }
+
+  void add_profile(const std::string& path) {
+    ProfileFacts facts{path, {}, identify_drives(path, options_.sources.files), options_.profile};
+    std::error_code error;
+    facts.absolute = std::filesystem::absolute(path, error).lexically_normal().string();
+    const std::time_t now = std::time(nullptr);
+    facts.unix_seconds = static_cast<std::uint64_t>(std::max<std::time_t>(now, 0));
+    add(check_profile(facts, read_profiles(options_.profile)));
   }
 
   Status probe(const PlaceFacts& place) {

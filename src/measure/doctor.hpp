@@ -18,6 +18,7 @@
 #include "measure/check.hpp"
 #include "measure/check_libraries.hpp"
 #include "topo/drive_wear.hpp"
+#include "topo/profile_file.hpp"
 
 namespace penstock {
 
@@ -29,6 +30,7 @@ struct DoctorOptions {
   std::function<void(const Check&)> report{};
   // Where the machine describes itself; elsewhere in tests.
   WearSources sources{};
+  ProfilePlace profile{};
   std::filesystem::path root = "/";
   LibraryNames libraries{};
 };
