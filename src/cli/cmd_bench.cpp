@@ -7,6 +7,7 @@
 #include "base/units.hpp"
 #include "cli/bench_view.hpp"
 #include "cli/command.hpp"
+#include "cli/duration.hpp"
 #include "cli/json_line.hpp"
 #include "cli/signals.hpp"
 #include "measure/bench.hpp"
@@ -20,27 +21,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kWhats[] = {"io", "copy", "mem", "all"};
-constexpr double kLeastSeconds = 0.5, kMostSeconds = 24 * 3600.0;
-
-/// "30s", "1.5", "2m".
-Result<double> parse_seconds(const std::string& value) {
-  double unit = 1.0;
-  std::string number = value;
-  if (number.ends_with("ms")) {
-    unit = 1e-3;
-    number.resize(number.size() - 2);
-  } else if (number.ends_with("s") || number.ends_with("m")) {
-    unit = number.back() == 'm' ? 60.0 : 1.0;
-    number.pop_back();
-  }
-  const json parsed = json::parse(number, nullptr, false);
-  const double seconds = parsed.is_number() ? parsed.get<double>() * unit : 0.0;
-  if (seconds >= kLeastSeconds && seconds <= kMostSeconds) return seconds;
-  return make_error(
-      Errc::kArgument,
-      fmt::format("--time \"{}\" is not a time from 500ms to 1440m, such as 30s", value));
-}
-
 class BenchView final : public BenchObserver {
  public:
   explicit BenchView(Console& console) : console_(console) {}
@@ -71,7 +51,8 @@ class BenchCommand final : public Command {
   void declare(Flags& flags) override {
     flags.arguments("WHAT [PATH...]", words_,
                     "io, copy, mem or all; for io and all a directory on each drive (default .)");
-    size(flags, "--block", options_.block_bytes, "Bytes of a sequential request (default 1MiB)");
+    size_flag(flags, "--block", options_.block_bytes,
+              "Bytes of a sequential request (default 1MiB)");
     flags.count("--depth", options_.depth, 1, 1024,
                 "Requests in flight for each drive (default 8)");
     flags.choice(
@@ -85,13 +66,13 @@ class BenchCommand final : public Command {
     flags.custom(
         "--time", "TIME",
         [this](const std::string& value) -> Status {
-          PENSTOCK_TAKE(seconds, parse_seconds(value));
+          PENSTOCK_TAKE(seconds, parse_seconds("--time", value));
           options_.seconds = seconds;
           return ok();
         },
         "For the whole command: 30s (default), 2m");
-    size(flags, "--size", options_.size_bytes,
-         "Of the file in each PATH (default: 8GiB, a tenth of what is free at most)");
+    size_flag(flags, "--size", options_.size_bytes,
+              "Of the file in each PATH (default: 8GiB, a tenth of what is free at most)");
     flags.on("--fio", options_.with_fio, "Let fio do the same, in the same rounds, and compare");
     flags.text("--compare", compare_, "A report of --json: exit code 1 where this run is slower");
     flags.real("--tolerance", tolerance_percent_, 0.0, 100.0,
@@ -127,22 +108,6 @@ class BenchCommand final : public Command {
   }
 
  private:
-  static void size(Flags& flags, const std::string& name, std::uint64_t& target,
-                   const std::string& help) {
-    flags.custom(
-        name, "SIZE",
-        [name, &target](const std::string& value) -> Status {
-          PENSTOCK_TRY(bytes, parse_bytes(value), name);
-          if (bytes == 0) {
-            return make_error(Errc::kArgument,
-                              fmt::format("{} 0 measures nothing; take 1MiB, for example", name));
-          }
-          target = bytes;
-          return ok();
-        },
-        help);
-  }
-
   Status take_words() {
     const std::string& what = words_.front();
     for (std::size_t i = 0; i < std::size(kWhats); ++i) {

@@ -36,6 +36,7 @@ std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_checkpoint_command();
 std::unique_ptr<Command> make_clean_command();
 std::unique_ptr<Command> make_bench_command();
+std::unique_ptr<Command> make_tune_command();
 std::unique_ptr<Command> make_train_command();
 std::unique_ptr<Command> make_generate_command();
 

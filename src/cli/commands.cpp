@@ -15,6 +15,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
   commands.push_back(make_clean_command());
   commands.push_back(make_doctor_command());
   commands.push_back(make_bench_command());
+  commands.push_back(make_tune_command());
   commands.push_back(make_version_command());
   return commands;
 }

@@ -114,16 +114,16 @@ Status IoContext::write_files(std::uint64_t until_ns, BenchObserver& observer) {
   if (written < file_bytes_) {
     cut_note_ = fmt::format(
         "only {} of {} were written before the time for it was over, and only they are used; "
-        "grant more with --time, or set a smaller --size",
-        format_bytes(written), format_bytes(file_bytes_));
+        "grant more with {}, or set a smaller --size",
+        format_bytes(written), format_bytes(file_bytes_), options_.time_flag);
     file_bytes_ = written / kHugePageBytes * kHugePageBytes;
     for (BenchFile& file : files_) file.target.file_bytes = file_bytes_;
   }
   if (file_bytes_ < kLeastBenchBytes) {
     return make_error(Errc::kArgument,
                       fmt::format("only {} could be written to the file in the time for it; grant "
-                                  "more with --time",
-                                  format_bytes(written)));
+                                  "more with {}",
+                                  format_bytes(written), options_.time_flag));
   }
   return ok();
 }

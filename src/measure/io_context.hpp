@@ -35,6 +35,7 @@ struct IoContextOptions {
   Isa isa = Isa::kScalar;
   std::uint64_t seed = 1;
   bool with_fio = false;
+  const char* time_flag = "--time";  ///< of the command, for what is said
 };
 
 class IoContext {

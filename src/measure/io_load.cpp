@@ -300,7 +300,7 @@ Result<LoadResult> run_load(Storage& storage, const QueueOptions& queue_options,
   if (result.window_seconds <= 0.0 || result.bytes() == 0) {
     return make_error(Errc::kTimeout,
                       fmt::format("no request was done within {:.2f} s, so there is no rate; "
-                                  "grant more with --time, or take smaller blocks",
+                                  "grant more time, or take smaller blocks",
                                   options.seconds));
   }
   return result;

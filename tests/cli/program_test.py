@@ -115,6 +115,7 @@ class ProgramTest(unittest.TestCase):
                 ("doctor", "doctor", "--no-probe", directory),
                 ("bench", "bench", "io", directory, "--time", "1s", "--size", "16MiB", "--rw",
                  "read"),
+                ("tune", "tune", directory, "--budget", "20s", "--size", "16MiB", "--dry-run"),
                 ("version", "version"),
             ]
             self.assertEqual(commands - {call[1] for call in calls}, set(),
