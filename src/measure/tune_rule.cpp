@@ -7,14 +7,22 @@
 namespace penstock {
 namespace {
 
-double median_of(const TunePoint& point, double TuneSample::*figure) {
+Quartiles quartiles_of(const TunePoint& point, double TuneSample::*figure) {
   std::vector<double> values;
   for (const TuneSample& sample : point.samples) values.push_back(sample.*figure);
-  return median(std::move(values));
+  return penstock::quartiles_of(std::move(values));
 }
 
+/// By the medians: to be chosen a setting must be above suspicion.
 bool loses(const TunePoint& base, const TunePoint& candidate, double TuneSample::*figure) {
-  return median_of(candidate, figure) < (1.0 - kLeastGain) * median_of(base, figure);
+  return quartiles_of(candidate, figure).median <
+         (1.0 - kLeastGain) * quartiles_of(base, figure).median;
+}
+
+/// Beyond the noise: to be dropped it must have lost.
+bool clearly_loses(const TunePoint& base, const TunePoint& candidate, double TuneSample::*figure) {
+  return loses(base, candidate, figure) &&
+         quartiles_of(candidate, figure).high < quartiles_of(base, figure).low;
 }
 
 bool has_enough(const TunePoint& point) {
@@ -54,8 +62,8 @@ bool is_clear_gain(const TunePoint& base, const TunePoint& candidate) {
 
 bool is_hopeless(const TunePoint& base, const TunePoint& candidate) {
   if (!has_enough(base) || !has_enough(candidate)) return false;
-  return gain_over(base, candidate) <= 0.0 || loses(base, candidate, &TuneSample::read) ||
-         loses(base, candidate, &TuneSample::mixed);
+  return gain_over(base, candidate) <= 0.0 || clearly_loses(base, candidate, &TuneSample::read) ||
+         clearly_loses(base, candidate, &TuneSample::mixed);
 }
 
 std::size_t choose_point(const std::vector<TunePoint>& points, std::size_t base) {

@@ -74,6 +74,20 @@ TEST(TuneRule, AGainOfOneKindOfTrafficDoesNotPayForTheOther) {
   EXPECT_FALSE(is_clear_gain(base, more_read));
 }
 
+// One round more may tell; a loss that the noise may have made ends nothing.
+TEST(TuneRule, IsDroppedForALossOnlyWhereItIsBeyondTheNoise) {
+  const TunePoint base = point(1e9, 0.1, 1);
+  TunePoint other = base;
+  for (TuneSample& sample : other.samples) {
+    sample.mixed *= 1.2;
+    sample.read *= 0.95;
+  }
+  EXPECT_FALSE(is_hopeless(base, other));
+  EXPECT_FALSE(is_clear_gain(base, other));
+  for (TuneSample& sample : other.samples) sample.read *= 0.8;
+  EXPECT_TRUE(is_hopeless(base, other));
+}
+
 TEST(TuneRule, TheFirstOfEqualGainsIsPreferred) {
   // 0: worse; 1: the base; 2 and 3: gains that the noise does not tell apart; 4: less of one.
   const std::vector<TunePoint> points = {point(0.9e9, 0.01, 1), point(1e9, 0.01, 2),
