@@ -44,6 +44,8 @@ endif()
 
 penstock_find(TBB PACKAGE libtbb-dev)
 penstock_find(fmt PACKAGE libfmt-dev)
+# Used as headers alone, without exceptions; its library, which throws, is not linked.
+penstock_find(tomlplusplus PACKAGE libtomlplusplus-dev)
 penstock_find(nlohmann_json PACKAGE nlohmann-json3-dev)
 penstock_find(liburing PACKAGE liburing-dev PKG_CONFIG liburing)
 penstock_find(hwloc PACKAGE libhwloc-dev PKG_CONFIG hwloc)

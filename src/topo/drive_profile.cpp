@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <ctime>
-#include <map>
-#include <optional>
-#include <variant>
 
 #include <fmt/format.h>
+
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
 
 #include "base/units.hpp"
 
@@ -20,185 +20,95 @@ constexpr std::size_t kMostDrives = 1024;  // a limit on what a strange file can
 struct Time {
   std::uint64_t unix_seconds = 0;
 };
-using Value = std::variant<std::string, std::uint64_t, bool, Time>;
-using Table = std::map<std::string, Value, std::less<>>;
 
-Error damaged(std::size_t line, std::string_view what) {
-  return make_error(Errc::kCorrupt, fmt::format("line {}: {}", line, what));
+Error damaged(const toml::source_region& where, std::string_view what) {
+  return make_error(Errc::kCorrupt, fmt::format("line {}: {}", where.begin.line, what));
 }
 
-bool is_blank(char c) {
-  return c == ' ' || c == '\t';
-}
-
-/// "2026-01-31T12:00:00Z", in years that four digits hold.
-std::optional<Time> parse_time(std::string_view text) {
-  constexpr std::string_view kShape = "dddd-dd-ddTdd:dd:ddZ";
-  if (text.size() != kShape.size()) return std::nullopt;
-  int numbers[6] = {};
-  std::size_t number = 0;
-  for (std::size_t i = 0; i < kShape.size(); ++i) {
-    if (kShape[i] != 'd') {
-      if (text[i] != kShape[i]) return std::nullopt;
-      ++number;
-    } else if (text[i] < '0' || text[i] > '9') {
-      return std::nullopt;
-    } else {
-      numbers[number] = numbers[number] * 10 + (text[i] - '0');
+/// Paths are bytes, of any value: each is one character from U+0000 to U+00FF.
+bool read_value(const toml::node& node, std::string& into) {
+  const auto value = node.value_exact<std::string>();
+  if (!value) return false;
+  into.clear();
+  for (std::size_t i = 0; i < value->size(); ++i) {
+    auto byte = static_cast<unsigned char>((*value)[i]);
+    if (byte >= 0x80) {  // UTF-8 of two bytes, 110000bb 10bbbbbb, or a character beyond these
+      if ((byte & 0xFC) != 0xC0 || ++i == value->size()) return false;
+      byte =
+          static_cast<unsigned char>(byte << 6 | (static_cast<unsigned char>((*value)[i]) & 0x3F));
     }
+    into += static_cast<char>(byte);
   }
+  return true;
+}
+
+bool read_value(const toml::node& node, bool& into) {
+  const auto value = node.value_exact<bool>();
+  into = value.value_or(into);
+  return value.has_value();
+}
+
+bool read_value(const toml::node& node, std::uint64_t& into) {
+  const auto value = node.value_exact<std::int64_t>();
+  if (!value || *value < 0) return false;
+  into = static_cast<std::uint64_t>(*value);
+  return true;
+}
+
+/// In UTC, and in whole seconds.
+bool read_value(const toml::node& node, Time& into) {
+  const auto value = node.value_exact<toml::date_time>();
+  if (!value || !value->offset || value->offset->minutes != 0) return false;
   std::tm time{};
-  time.tm_year = numbers[0] - 1900;
-  time.tm_mon = numbers[1] - 1;
-  time.tm_mday = numbers[2];
-  time.tm_hour = numbers[3];
-  time.tm_min = numbers[4];
-  time.tm_sec = numbers[5];
+  time.tm_year = value->date.year - 1900;
+  time.tm_mon = value->date.month - 1;
+  time.tm_mday = value->date.day;
+  time.tm_hour = value->time.hour;
+  time.tm_min = value->time.minute;
+  time.tm_sec = value->time.second;
   const std::time_t seconds = ::timegm(&time);
-  if (seconds < 0) return std::nullopt;
-  const Time parsed{static_cast<std::uint64_t>(seconds)};
-  // The system carries a 32nd of a month over; such a date is none.
-  if (format_time(parsed.unix_seconds) != text) return std::nullopt;
-  return parsed;
-}
-
-void add_utf8(std::uint32_t code, std::string& to) {
-  if (code < 0x80) {
-    to += static_cast<char>(code);
-  } else if (code < 0x800) {
-    to += static_cast<char>(0xC0 | code >> 6);
-    to += static_cast<char>(0x80 | (code & 0x3F));
-  } else {
-    to += static_cast<char>(0xE0 | code >> 12);
-    to += static_cast<char>(0x80 | (code >> 6 & 0x3F));
-    to += static_cast<char>(0x80 | (code & 0x3F));
-  }
-}
-
-/// The string that `text` begins with; its quotes and what is between them leave `text`.
-std::optional<std::string> take_string(std::string_view& text) {
-  std::string value;
-  for (std::size_t i = 1; i < text.size(); ++i) {
-    if (text[i] == '"') {
-      text.remove_prefix(i + 1);
-      return value;
-    }
-    if (text[i] != '\\') {
-      value += text[i];
-      continue;
-    }
-    if (++i == text.size()) break;
-    if (text[i] == '"' || text[i] == '\\') {
-      value += text[i];
-    } else if (text[i] == 'u' && text.size() - i > 4) {
-      std::uint32_t code = 0;
-      const auto [end, error] = std::from_chars(&text[i + 1], &text[i + 1] + 4, code, 16);
-      if (error != std::errc() || end != &text[i + 1] + 4) break;
-      add_utf8(code, value);
-      i += 4;
-    } else {
-      break;
-    }
-  }
-  return std::nullopt;
-}
-
-/// What follows "key ="; the rest of the line may be a comment.
-std::optional<Value> parse_value(std::string_view text) {
-  std::optional<Value> value;
-  if (text.starts_with('"')) {
-    auto string = take_string(text);
-    if (!string) return std::nullopt;
-    value = std::move(*string);
-  } else {
-    const std::string_view word = text.substr(0, text.find_first_of(" \t#"));
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (word == "true" || word == "false") {
-      value = word == "true";
-    } else if (error == std::errc() && end == word.data() + word.size() && !word.empty()) {
-      value = number;
-    } else if (const auto time = parse_time(word)) {
-      value = *time;
-    } else {
-      return std::nullopt;
-    }
-    text.remove_prefix(word.size());
-  }
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  if (!text.empty() && text.front() != '#') return std::nullopt;
-  return value;
-}
-
-Status add_line(std::string_view line, std::size_t number, Table& table) {
-  const std::size_t key_end = line.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_");
-  std::size_t equals = std::min(key_end, line.size());
-  while (equals < line.size() && is_blank(line[equals])) ++equals;
-  if (key_end == 0 || equals >= line.size() || line[equals] != '=') {
-    return damaged(number, "is no \"key = value\"");
-  }
-  std::string_view rest = line.substr(equals + 1);
-  while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
-  auto value = parse_value(rest);
-  const std::string key(line.substr(0, key_end));
-  if (!value) return damaged(number, fmt::format("the value of {} cannot be read", key));
-  if (!table.emplace(key, std::move(*value)).second) {
-    return damaged(number, fmt::format("{} is there twice", key));
-  }
-  return ok();
+  into.unix_seconds = static_cast<std::uint64_t>(seconds);
+  return seconds >= 0;
 }
 
 /// Reads the keys of one [[drive]].
 class Entry {
  public:
-  Entry(const Table& table, std::size_t line) : table_(table), line_(line) {}
+  explicit Entry(const toml::table& table) : table_(table) {}
 
   template <class T>
   Status required(std::string_view key, T& into) const {
-    const auto at = table_.find(key);
-    if (at == table_.end()) {
-      return damaged(line_, fmt::format("the drive that begins here has no {}", key));
-    }
-    return take(*at, into);
+    if (table_.contains(key)) return optional(key, into);
+    return damaged(table_.source(), fmt::format("the drive that begins here has no {}", key));
   }
   template <class T>
   Status optional(std::string_view key, T& into) const {
-    const auto at = table_.find(key);
-    return at == table_.end() ? ok() : take(*at, into);
+    const toml::node* node = table_.get(key);
+    if (node == nullptr || read_value(*node, into)) return ok();
+    return damaged(node->source(), fmt::format("{} has no value that it can have", key));
   }
   /// A power of two between the limits.
   Status size(std::string_view key, std::uint32_t least, std::uint32_t most,
               std::uint32_t& into) const {
-    std::uint64_t value = least;
     if (!table_.contains(key)) return ok();
+    std::uint64_t value = least;
     PENSTOCK_CHECK_OK(optional(key, value));
     if (value < least || value > most || !std::has_single_bit(value)) {
-      return damaged(line_, fmt::format("{} of the drive that begins here is {}, not a power of "
-                                        "two from {} to {}",
-                                        key, value, least, most));
+      return damaged(table_.get(key)->source(), fmt::format("{} is {}, not a power of two from {} "
+                                                            "to {}",
+                                                            key, value, least, most));
     }
     into = static_cast<std::uint32_t>(value);
     return ok();
   }
+  [[nodiscard]] Error wrong(std::string_view what) const { return damaged(table_.source(), what); }
 
  private:
-  template <class T>
-  Status take(const Table::value_type& at, T& into) const {
-    const T* value = std::get_if<T>(&at.second);
-    if (value == nullptr) {
-      return damaged(line_,
-                     fmt::format("{} of the drive that begins here is of another type", at.first));
-    }
-    into = *value;
-    return ok();
-  }
-
-  const Table& table_;
-  const std::size_t line_;
+  const toml::table& table_;
 };
 
-Result<DriveProfile> profile_from(const Table& table, std::size_t line) {
-  const Entry entry(table, line);
+Result<DriveProfile> profile_from(const toml::table& table) {
+  const Entry entry(table);
   DriveProfile profile;
   Time time;
   std::string queue = "auto";
@@ -211,7 +121,7 @@ Result<DriveProfile> profile_from(const Table& table, std::size_t line) {
   PENSTOCK_CHECK_OK(entry.optional("queue", queue));
   PENSTOCK_CHECK_OK(entry.optional("register_memory", registers));
   if (queue != "auto" && queue != "threads") {
-    return damaged(line, "queue of the drive that begins here is neither auto nor threads");
+    return entry.wrong("queue of the drive that begins here is neither auto nor threads");
   }
   QueueTuning& tuning = profile.tuning;
   tuning.threads = queue == "threads";
@@ -230,17 +140,19 @@ Result<DriveProfile> profile_from(const Table& table, std::size_t line) {
   return profile;
 }
 
-Status check_schema(const Table& head) {
-  const auto at = head.find("schema");
-  const std::string* schema = at == head.end() ? nullptr : std::get_if<std::string>(&at->second);
-  if (schema == nullptr) return damaged(1, "no schema says what the file is");
-  if (*schema == kProfileSchema) return ok();
+Status check_schema(const toml::table& file) {
+  const toml::node* node = file.get("schema");
+  std::string schema;
+  if (node == nullptr || !read_value(*node, schema)) {
+    return make_error(Errc::kCorrupt, "no schema says what the file is");
+  }
+  if (schema == kProfileSchema) return ok();
   return make_error(
       Errc::kUnsupported,
-      fmt::format("its schema is \"{}\", and this version reads \"{}\"", *schema, kProfileSchema));
+      fmt::format("its schema is \"{}\", and this version reads \"{}\"", schema, kProfileSchema));
 }
 
-/// As TOML wants a string; bytes beyond ASCII stay as they are, UTF-8 if the path is.
+/// As TOML wants a string, in ASCII.
 std::string toml_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -248,7 +160,7 @@ std::string toml_string(std::string_view text) {
     if (c == '"' || c == '\\') {
       result += '\\';
       result += c;
-    } else if (byte < 0x20 || byte == 0x7F) {
+    } else if (byte < 0x20 || byte >= 0x7F) {
       result += fmt::format("\\u{:04X}", byte);
     } else {
       result += c;
@@ -264,35 +176,33 @@ void add_size(std::string_view key, std::uint32_t value, std::string& text) {
 }  // namespace
 
 Result<std::vector<DriveProfile>> parse_profiles(std::string_view text) {
-  std::vector<DriveProfile> profiles;
-  Table table;
-  std::size_t number = 0, first_line = 0;  // 0: before the first drive
-  const auto finish = [&]() -> Status {
-    if (first_line == 0) return check_schema(table);
-    PENSTOCK_TAKE(profile, profile_from(table, first_line));
-    if (profiles.size() == kMostDrives) return damaged(first_line, "there are too many drives");
-    profiles.push_back(std::move(profile));
-    return ok();
-  };
-  while (!text.empty()) {
-    ++number;
-    const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) return damaged(number, "does not end; the file was cut");
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(end + 1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
-    if (line.empty() || line.front() == '#') continue;
-    if (line == "[[drive]]") {
-      PENSTOCK_CHECK_OK(finish());
-      table.clear();
-      first_line = number;
-      continue;
-    }
-    PENSTOCK_CHECK_OK(add_line(line, number, table));
+  if (!text.ends_with('\n')) {
+    return make_error(Errc::kCorrupt, "its last line does not end; the file was cut");
   }
-  PENSTOCK_CHECK_OK(finish());
-  if (profiles.empty()) return damaged(number, "no drive follows; the file was cut");
+  // toml++ 3.3 has undefined behaviour for some characters between words (U+FB00 and others).
+  const auto odd = std::find_if(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; });
+  if (odd != text.end()) {
+    return make_error(Errc::kCorrupt,
+                      fmt::format("line {}: has a byte beyond ASCII; write \\u00XX in a string",
+                                  1 + std::count(text.begin(), odd, '\n')));
+  }
+  const toml::parse_result parsed = toml::parse(text);
+  if (!parsed) return damaged(parsed.error().source(), parsed.error().description());
+  const toml::table& file = parsed.table();
+  PENSTOCK_CHECK_OK(check_schema(file));
+  const toml::node* node = file.get("drive");
+  if (node == nullptr) return make_error(Errc::kCorrupt, "it has no [[drive]]; the file was cut");
+  const toml::array* drives = node->as_array();
+  if (drives == nullptr || drives->empty() || drives->size() > kMostDrives ||
+      !drives->is_homogeneous(toml::node_type::table)) {
+    return damaged(node->source(),
+                   fmt::format("drive is no list of 1 to {} tables [[drive]]", kMostDrives));
+  }
+  std::vector<DriveProfile> profiles;
+  for (const toml::node& drive : *drives) {
+    PENSTOCK_TAKE(profile, profile_from(*drive.as_table()));
+    profiles.push_back(std::move(profile));
+  }
   return profiles;
 }
 

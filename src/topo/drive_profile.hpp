@@ -2,8 +2,8 @@
 
 /// Settings of the storage queue that were measured to be better on one drive, as text.
 ///
-/// The text is TOML, of the part of it that profiles need: comments, a table [[drive]] for each
-/// drive and filesystem, and keys with a string, a whole number, true or false, or a date.
+/// The text is TOML in ASCII, with a table [[drive]] for each drive and filesystem; a byte of a
+/// path beyond ASCII is written as \u00XX.
 ///
 ///   schema = "penstock.profile/1"         # first; another number is another format
 ///   [[drive]]

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "base/random.hpp"
@@ -41,6 +42,26 @@ TEST(DriveProfile, IsReadAsItWasWritten) {
   ASSERT_EQ(read.value().size(), 2U);
   expect_same(read.value()[0], sample_profile());
   expect_same(read.value()[1], plain);
+}
+
+// A path is bytes, and need not be text.
+TEST(DriveProfile, EveryByteOfAPathIsKept) {
+  DriveProfile odd = sample_profile();
+  odd.path.clear();
+  for (int byte = 255; byte > 0; --byte) odd.path += static_cast<char>(byte);
+  const std::string text = format_profiles({odd});
+  EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; }));
+  const auto read = parse_profiles(text);
+  ASSERT_TRUE(read) << read.error().message;
+  expect_same(read.value()[0], odd);
+}
+
+TEST(DriveProfile, WhatIsBeyondASCIIHasToBeEscaped) {
+  const auto read = parse_profiles(
+      replaced(format_profiles({sample_profile()}), "[[drive]]", "# \xEF\xAC\x80\n[[drive]]"));
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("line 5: has a byte beyond ASCII"), std::string::npos)
+      << read.error().message;
 }
 
 TEST(DriveProfile, IsOfItsDeviceAndFilesystemOnly) {
@@ -118,13 +139,14 @@ TEST(DriveProfile, WhatIsWrongIsNamedWithItsLine) {
     const char *from, *to, *said;
   } cases[] = {{"piece_bytes = 524288", "piece_bytes = 524289", "not a power of two"},
                {"piece_bytes = 524288", "piece_bytes = 4194304", "not a power of two"},
-               {"piece_bytes = 524288", "piece_bytes = -1", "line 12: the value of piece_bytes"},
-               {"piece_bytes = 524288", "piece_bytes = true", "of another type"},
+               {"piece_bytes = 524288", "piece_bytes = -1", "line 12: piece_bytes has no value"},
+               {"piece_bytes = 524288", "piece_bytes = true", "line 12: piece_bytes has no value"},
                {"\"threads\"", "\"fibres\"", "neither auto nor threads"},
                {"filesystem", "file_system", "has no filesystem"},
-               {"2026-01-31", "2026-02-31", "the value of measured"},
-               {"filesystem = \"ext4\"", "device = \"x\"", "device is there twice"},
-               {"[[drive]]", "[drive]", "is no \"key = value\""}};
+               {"2026-01-31", "2026-02-31", "line 10: "},
+               {"00Z", "00+01:00", "line 10: measured has no value"},
+               {"filesystem = \"ext4\"", "device = \"x\"", "line 7: "},
+               {"[[drive]]", "[drive]", "line 5: drive is no list"}};
   for (const auto& one : cases) {
     const auto read = parse_profiles(replaced(text, one.from, one.to));
     ASSERT_FALSE(read) << one.to;
