@@ -62,7 +62,8 @@ void expect_plausible(const BenchReport& report) {
     EXPECT_GT(row.window_seconds, 0.0) << row.name;
     EXPECT_LE(row.p50_ns.median, row.p99_ns.median) << row.name;
     EXPECT_LE(row.p99_ns.median, row.p999_ns.median) << row.name;
-    EXPECT_LE(row.p999_ns.median, row.max_ns) << row.name;
+    // fio's percentiles are ends of bins, which are up to 1.6 % wide.
+    EXPECT_LE(row.p999_ns.median, 1.02 * static_cast<double>(row.max_ns)) << row.name;
     EXPECT_GE(row.read_share, 0.0) << row.name;
     EXPECT_LE(row.read_share, 1.0) << row.name;
   }
