@@ -159,6 +159,7 @@ Status Run::open_engine() {
   PENSTOCK_TAKE(memory, split_memory(options_.resources, *model_, options,
                                      "; a smaller --micro or --seq needs less"));
   memory_ = memory;
+  PENSTOCK_CHECK_OK(check_address_limits(parts_, options_.resources, memory_.used_bytes));
   options.host_bytes = memory_.ram_bytes;
   options.workspace_bytes = memory_.workspace_bytes;
   PENSTOCK_TAKE(engine, make_engine(parts_.engine_parts(logger), options, model_->spec()));

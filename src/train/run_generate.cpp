@@ -109,6 +109,7 @@ Status generate(const GenerateOptions& options, const RunParts& parts, const Sto
     engine_options.block_elements = facts->block_elements;
   }
   PENSTOCK_TAKE(memory, split_memory(options.resources, *model, engine_options, ""));
+  PENSTOCK_CHECK_OK(check_address_limits(parts, options.resources, memory.used_bytes));
   engine_options.host_bytes = memory.ram_bytes;
   engine_options.workspace_bytes = memory.workspace_bytes;
   PENSTOCK_TAKE(engine, make_engine(parts.engine_parts(logger), engine_options, model->spec()));

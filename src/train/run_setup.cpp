@@ -65,6 +65,8 @@ Result<RunParts> make_run_parts(const RunResources& resources) {
     parts.threads = topology ? static_cast<std::uint32_t>(topology.value().usable_threads)
                              : std::max(1U, std::thread::hardware_concurrency());
   }
+  parts.address_limits = AddressLimits::read();
+  PENSTOCK_CHECK_OK(check_address_limits(parts, resources, 0));
   parts.storage = std::make_unique<CountingStorage>(make_posix_storage(system_drive_namer()));
   parts.communicators = make_in_process_group(1);
   parts.executor = make_tbb_executor(static_cast<int>(parts.threads));
@@ -73,6 +75,12 @@ Result<RunParts> make_run_parts(const RunResources& resources) {
                       fmt::format("the system refuses {} threads; lower --threads", parts.threads));
   }
   return parts;
+}
+
+Status check_address_limits(const RunParts& parts, const RunResources& resources,
+                            std::uint64_t budget_bytes) {
+  return parts.address_limits.check(parts.threads, store_directories(resources).size(),
+                                    budget_bytes);
 }
 
 std::uint64_t available_memory_bytes() {
@@ -98,7 +106,7 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
   options.workspace_bytes = split.workspace_bytes;
   PENSTOCK_TAKE(minimum, minimum_host_bytes(options, model.spec()));
   if (resources.ram == RamBudget::kMinimum) {
-    split.ram_bytes = minimum;
+    split.ram_bytes = split.used_bytes = minimum;
     return split;
   }
   split.ram_bytes = resources.ram_bytes;
@@ -121,10 +129,10 @@ Result<MemorySplit> split_memory(const RunResources& resources, const Transforme
   const std::uint64_t spare = split.ram_bytes - plan.host_bytes;
   split.kept_layers = model.kept_layers_within(spare);
   split.workspace_bytes = model.workspace_bytes(split.kept_layers);
-  if (resources.ram == RamBudget::kAll) {
-    split.ram_bytes = plan.host_bytes + (split.workspace_bytes - options.workspace_bytes) +
-                      (std::uint64_t{2} << 20);
-  }
+  const std::uint64_t used = plan.host_bytes + (split.workspace_bytes - options.workspace_bytes) +
+                             (std::uint64_t{2} << 20);
+  if (resources.ram == RamBudget::kAll) split.ram_bytes = used;
+  split.used_bytes = std::min(split.ram_bytes, used);
   return split;
 }
 

@@ -17,6 +17,7 @@
 #include "engine/engine.hpp"
 #include "io/counting_storage.hpp"
 #include "model/config.hpp"
+#include "train/address_limits.hpp"
 #include "train/run.hpp"
 #include "train/transformer.hpp"
 
@@ -27,17 +28,23 @@ struct RunParts {
   std::unique_ptr<CountingStorage> storage;
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::unique_ptr<Executor> executor;
+  AddressLimits address_limits;  ///< before there were threads
   std::uint32_t threads = 1;
   Isa isa = Isa::kScalar;
 
   [[nodiscard]] EngineParts engine_parts(Logger logger) const;
 };
 
+/// kUnsupported where limits of this process leave no room for the threads.
 Result<RunParts> make_run_parts(const RunResources& resources);
+/// Whether those limits leave room for the budget, too.
+[[nodiscard]] Status check_address_limits(const RunParts& parts, const RunResources& resources,
+                                          std::uint64_t budget_bytes);
 
 /// The budget in bytes, and how many layers keep their activations.
 struct MemorySplit {
   std::uint64_t ram_bytes = 0;
+  std::uint64_t used_bytes = 0;  ///< of these at most: a small model has no use for a large budget
   std::uint64_t workspace_bytes = 0;
   std::int64_t kept_layers = 0;
 };

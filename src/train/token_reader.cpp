@@ -50,7 +50,9 @@ class File {
       const int error = errno;
       return make_error(
           Errc::kArgument,
-          fmt::format("cannot read the data {}: {}; check --data", path, errno_text(error)), error);
+          fmt::format("cannot read the data {}: {}; {}", path, errno_text(error),
+                      error == EMFILE ? "raise the limit (ulimit -n)" : "check --data"),
+          error);
     }
     if (!S_ISREG(info.st_mode)) {
       return make_error(Errc::kArgument,
