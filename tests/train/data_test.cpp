@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,7 +47,8 @@ class DataTest : public testing::Test {
     std::vector<char> file(1024 + tokens.size() * sizeof(T));
     const std::uint32_t header[] = {magic, version, count};
     std::memcpy(file.data(), header, sizeof header);
-    std::memcpy(file.data() + 1024, tokens.data(), tokens.size() * sizeof(T));
+    std::ranges::copy(std::as_bytes(std::span(tokens)),
+                      std::as_writable_bytes(std::span(file)).begin() + 1024);
     return write("llmc", file.data(), file.size());
   }
   static TrainingData open(const DataOptions& options, std::uint64_t seed = 1) {
