@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+from program_case import wait_for_signals
+
 PROGRAM = None
 IS_ROOT = os.geteuid() == 0
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
@@ -143,7 +145,8 @@ class BenchTest(unittest.TestCase):
     def stopped(self, *more):
         process = subprocess.Popen([PROGRAM, "bench", "io", self.drive, "--size", "64MiB", "--time",
                                     "120s", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(1.0)  # into the middle; earlier or later would do as well
+        wait_for_signals(process, signal.SIGINT)
+        time.sleep(0.5)  # into the middle; earlier or later would do as well
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)

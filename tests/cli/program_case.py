@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 IS_ROOT = os.geteuid() == 0
@@ -37,6 +38,20 @@ def run(*arguments, program=(), **options):
     return subprocess.run([*(program or [Program.path]), *arguments], capture_output=True,
                           text=True, errors="replace",  # a young model writes anything
                           timeout=120, **options)
+
+
+def wait_for_signals(process, number):
+    """Returns once the process answers that signal: penstock blocks it and waits for it in a thread.
+
+    Sent earlier, it would end the program as if it had no such thread.
+    """
+    while process.poll() is None:
+        with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
+            mask = next(line.split()[1] for line in file if line.startswith("SigBlk:"))
+        if int(mask, 16) >> (number - 1) & 1:
+            return
+        time.sleep(0.01)
+    raise AssertionError("it ended by itself: " + repr(process.communicate()))
 
 
 def tree(directory):
