@@ -7,9 +7,8 @@
 /// Alignment: offset, length and address are multiples of the file's alignment_bytes().
 /// Threads:   submit() may be called from any thread, a completion callback included. It waits only
 ///            while 16384 requests are in flight (at most 150 s, then kTimeout), and never inside a
-///            callback. Completions arrive
-///            on the queue's own thread(s), or, in the simulation, on the thread that drives the
-///            timeline.
+///            callback. Completions arrive on the queue's own thread(s), or, in the simulation, on
+///            the thread that drives the timeline.
 /// Errors:    every request gets exactly one completion with its own result. Short transfers are
 ///            continued, EINTR and EAGAIN retried (bounded) inside the queue; what cannot be
 ///            finished is reported with the errno. In-flight file I/O cannot be cancelled: only

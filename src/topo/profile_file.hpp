@@ -4,9 +4,9 @@
 ///
 /// PENSTOCK_PROFILE names it, or says "none"; else it is penstock/profile.toml in XDG_CONFIG_HOME,
 /// or in ~/.config. It is its owner's alone (0600, a directory that is made 0700) and is replaced
-/// as a whole: a reader meets the old or the new one. Threads: reads the environment, so not while
-/// another thread changes it. Errors:  kArgument (there is no place for it), kIo, kCorrupt
-/// (damaged), kUnsupported (of another
+/// as a whole: a reader meets the old or the new one.
+/// Threads: reads the environment, so not while another thread changes it.
+/// Errors:  kArgument (there is no place for it), kIo, kCorrupt (damaged), kUnsupported (of another
 ///          version); messages name the file and what helps.
 
 #include <cstdint>
