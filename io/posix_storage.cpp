@@ -363,18 +363,10 @@ Result<std::vector<std::byte>> PosixStorage::read_file(const std::string& path,
 }
 
 Status PosixStorage::write_file(const std::string& path, std::span<const std::byte> bytes) {
-  bool made = true;
   auto opened = PosixFile::open(path, {.create = true, .direct = false});
-  if (!opened && opened.error().sys_errno == EEXIST) {
-    made = false;
-    opened = PosixFile::open(path, {.direct = false});
-  }
   if (!opened) return std::move(opened).error();
-  PosixFile& file = *opened.value();
-  if (!made && (::fchmod(file.descriptor(), 0600) != 0 || ::ftruncate(file.descriptor(), 0) != 0)) {
-    return posix_error("write", path, errno);
-  }
-  return transfer_all(file, IoOp::kWrite, 0, const_cast<std::byte*>(bytes.data()), bytes.size());
+  return transfer_all(*opened.value(), IoOp::kWrite, 0, const_cast<std::byte*>(bytes.data()),
+                      bytes.size());
 }
 
 Status PosixStorage::overwrite_file(const std::string& path, std::span<const std::byte> bytes) {

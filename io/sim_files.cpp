@@ -25,7 +25,7 @@ const PageBytes* FileContent::find(std::uint64_t index) const {
   if (!cached_.empty()) {
     if (const auto it = cached_.find(index); it != cached_.end()) return it->second.newest.get();
   }
-  if (truncated_at_ != 0 || index >= durable_.size() || !durable_[index]) return &kZeroPage;
+  if (index >= durable_.size() || !durable_[index]) return &kZeroPage;
   return durable_[index].get();
 }
 
@@ -69,19 +69,12 @@ void FileContent::set_length(std::uint64_t bytes) {
   if (bytes != this->bytes()) lengths_.push_back(bytes);
 }
 
-void FileContent::truncate() {
-  cached_.clear();
-  lengths_.push_back(0);
-  truncated_at_ = lengths_.size() - 1;
-}
-
 void FileContent::set_durable(std::uint64_t index, Page page) {
   if (index >= durable_.size()) durable_.resize(index + 1);
   durable_[index] = std::move(page);
 }
 
 void FileContent::sync() {
-  if (truncated_at_ != 0) durable_.clear();
   const std::uint64_t pages = pages_of(bytes());
   for (auto it = cached_.begin(); it != cached_.end();) {
     if (it->second.doomed) {
@@ -93,7 +86,6 @@ void FileContent::sync() {
   }
   if (durable_.size() > pages) durable_.resize(pages);
   lengths_.assign(1, bytes());
-  truncated_at_ = 0;
 }
 
 void FileContent::sync_failed() {
@@ -120,12 +112,9 @@ void FileContent::flip_bit(std::uint64_t bit) {
 
 FileContent FileContent::after_power_loss(Draw& draw) const {
   FileContent image;
-  const std::size_t length = draw.below(lengths_.size());
-  const bool truncated = truncated_at_ != 0 && length >= truncated_at_;
-  image.lengths_[0] = lengths_[length];
-  if (!truncated) image.durable_ = durable_;
-  // Before the truncation is durable, what was written behind it has no blocks to land in.
-  if (!cached_.empty() && (truncated || truncated_at_ == 0)) {
+  image.lengths_[0] = lengths_[draw.below(lengths_.size())];
+  image.durable_ = durable_;
+  if (!cached_.empty()) {
     const LandingMood mood(draw);
     for (const auto& [index, cached] : cached_) {
       if (cached.doomed || !mood.lands(draw)) continue;

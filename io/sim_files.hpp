@@ -68,7 +68,6 @@ class FileContent {
   /// A whole page into the cache; does not extend.
   void put_page(std::uint64_t index, Page page);
   void set_length(std::uint64_t bytes);
-  void truncate();
 
   void sync();
   void sync_failed();
@@ -104,7 +103,6 @@ class FileContent {
   std::vector<Page> durable_;  // a null page is all zero
   std::map<std::uint64_t, Cached> cached_;
   std::vector<std::uint64_t> lengths_;  // [0] durable, then each change since the last sync
-  std::size_t truncated_at_ = 0;        // index in lengths_ of the last truncation; 0: none
 };
 
 struct Node;

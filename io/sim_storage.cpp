@@ -211,16 +211,11 @@ Result<std::vector<std::byte>> SimStorageImpl::read_file(const std::string& path
 Status SimStorageImpl::write_file(const std::string& path, std::span<const std::byte> bytes) {
   auto place = drive_->place(path, "write");
   if (!place) return std::move(place).error();
-  NodePtr node = place.value().node;
-  if (node && node->is_directory) return failure(Errc::kIo, "write", path, EISDIR, "name a file");
-  if (!node) {
-    node = std::make_shared<Node>();
-    place.value().directory->change({"", place.value().name, node});
-    drive_->changed();
-  } else {
-    node->content.truncate();
-    drive_->changed();
+  if (place.value().node) {
+    return failure(Errc::kState, "create", path, EEXIST, "open it, or choose another name");
   }
+  place.value().directory->change({"", place.value().name, std::make_shared<Node>()});
+  drive_->changed();
   if (drive_->strikes(drive_->faults.no_space, path)) {
     return failure(Errc::kNoSpace, "write", path, ENOSPC, "free space");
   }

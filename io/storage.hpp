@@ -97,8 +97,8 @@ class Storage {
   virtual Status write_at(FileId file, std::uint64_t offset_bytes,
                           std::span<const std::byte> from) = 0;
 
-  /// Whole small files (manifests), buffered. write_file creates or truncates (mode 0600) and does
-  /// not sync.
+  /// Whole small files (manifests), buffered. write_file makes a file (mode 0600), which must not
+  /// exist yet (kState with EEXIST), and does not sync.
   virtual Result<std::vector<std::byte>> read_file(const std::string& path,
                                                    std::uint64_t max_bytes) = 0;
   virtual Status write_file(const std::string& path, std::span<const std::byte> bytes) = 0;

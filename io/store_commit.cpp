@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "io/store_impl.hpp"
+#include "io/store_origin.hpp"
 
 namespace penstock {
 
@@ -168,7 +170,22 @@ Result<std::uint64_t> longest_manifest(const StoreGeometry& geometry, std::uint6
   return round_up(bytes.size() + blob_bytes, kPageBytes);
 }
 
+/// Files that others gave the names of manifests stay as they are.
+Status StoreImpl::forget_foreign() {
+  Status looked = ok();
+  std::erase_if(names_, [&](const ManifestName& name) {
+    if (!looked) return false;
+    auto ours = is_ours(parts_.storage, manifest_path(parts_.directories, name));
+    if (ours) return !ours.value();
+    // Where the drive does not give it back, its name says whose it is.
+    if (ours.error().sys_errno != EIO) looked = std::move(ours).error();
+    return false;
+  });
+  return looked;
+}
+
 Status StoreImpl::reserve_manifests() {
+  PENSTOCK_CHECK_OK(forget_foreign());
   // A longer blob takes its space with the first commits, and then has it.
   constexpr std::uint64_t kUsualBlobBytes = std::uint64_t{64} << 10;
   const std::size_t most = parts_.options.copy.is_copy ? 0 : most_manifests(parts_.geometry);
@@ -193,21 +210,18 @@ Status StoreImpl::reserve_manifests() {
 
 /// Both copies, whole or not at all.
 Status StoreImpl::write_copies(ManifestName name, std::span<const std::byte> bytes) {
-  Storage& storage = parts_.storage;
   const auto path = [&](char copy) {
     name.copy = copy;
     return manifest_path(parts_.directories, name);
   };
+  for (const char copy : {'a', 'b'}) PENSTOCK_CHECK_OK(require_ours(parts_.storage, path(copy)));
+  std::vector<std::string> written;
   for (const char copy : {'a', 'b'}) {
-    const std::string temporary = path(copy) + ".tmp";
-    PENSTOCK_TAKE(reserved, spares_.take(copy, temporary));
-    PENSTOCK_CHECK_OK(reserved ? storage.overwrite_file(temporary, bytes)
-                               : storage.write_file(temporary, bytes));
-    PENSTOCK_CHECK_OK(storage.sync_file(temporary));
+    PENSTOCK_TAKE(file, spares_.write(copy, bytes));
+    written.push_back(std::move(file));
   }
-  for (const char copy : {'a', 'b'}) {
-    PENSTOCK_CHECK_OK(storage.rename(path(copy) + ".tmp", path(copy)));
-  }
+  PENSTOCK_CHECK_OK(parts_.storage.rename(written[0], path('a')));
+  PENSTOCK_CHECK_OK(parts_.storage.rename(written[1], path('b')));
   std::erase_if(names_, [&](const ManifestName& other) {
     return other.pin == name.pin && other.sequence == name.sequence;
   });
@@ -273,6 +287,10 @@ Status StoreImpl::check_pin(const std::string& name, bool exchange) const {
 
 Result<PinChange> StoreImpl::pin(const std::string& name, bool exchange) {
   PENSTOCK_CHECK_OK(check_pin(name, exchange));
+  for (const char copy : {'a', 'b'}) {  // nothing has changed yet
+    PENSTOCK_CHECK_OK(
+        require_ours(parts_.storage, manifest_path(parts_.directories, {name, 0, copy, false})));
+  }
   if (Status done = write_pin(name); !done) {
     return final_error(std::move(done).error(), fmt::format("checkpoint \"{}\"", name));
   }

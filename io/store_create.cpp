@@ -15,6 +15,7 @@
 #include "io/page_buffer.hpp"
 #include "io/store_global.hpp"
 #include "io/store_impl.hpp"
+#include "io/store_origin.hpp"
 #include "io/store_owner.hpp"
 
 namespace penstock {
@@ -71,11 +72,14 @@ Status check_space(Storage& storage, const std::string& directory, const Need& n
                                 free.value(), format_bytes(needed - free.value())));
 }
 
-/// Whether an existing data file may be taken over: it begins with our magic, or Penstock's mark
-/// shows that a creation had begun before the headers were written.
+/// Whether an existing data file may be taken over: it begins with our magic, or it holds nothing
+/// and Penstock's mark shows that a creation had begun before the headers were written.
 Status check_takeover(Storage& storage, FileId file, std::uint64_t bytes, bool marked,
                       const std::string& path) {
-  if (marked) return ok();
+  if (marked) {
+    PENSTOCK_TAKE(ours, is_ours(storage, path));
+    if (ours) return ok();
+  }
   if (bytes >= kHeaderBytes * kHeaderCopies) {
     PageBuffer head(kHeaderBytes * kHeaderCopies);
     if (head.empty()) return make_error(Errc::kNoMemory, "no memory for two pages");

@@ -11,6 +11,7 @@
 #include "base/random.hpp"
 #include "io/store_bytes.hpp"
 #include "io/store_impl.hpp"
+#include "io/store_origin.hpp"
 
 namespace penstock {
 namespace {
@@ -139,7 +140,7 @@ Status write_global(Storage& storage, const StoreDirectories& directories,
   if (!older) return std::move(older).error();
   for (const char copy : {'a', 'b'}) {
     const std::string temporary = path(copy) + ".tmp";
-    PENSTOCK_CHECK_OK(storage.write_file(temporary, bytes));
+    PENSTOCK_CHECK_OK(write_temporary(storage, temporary, bytes));
     PENSTOCK_CHECK_OK(storage.sync_file(temporary));
     PENSTOCK_CHECK_OK(storage.rename(temporary, path(copy)));
   }

@@ -8,10 +8,11 @@
 ///   spare.<number>.a, .b               what manifests are written over (io/store_spares.hpp)
 ///   room.<number>.<x to 240 bytes>     empty; keeps a directory large (io/store_spares.hpp)
 ///   pin.<name>.a, .b                   checkpoints: copies of manifests, two each
-///   <any of these>.tmp                 what did not finish; goes when the store is opened
-///   owner.json                         who uses the store (io/store_owner.hpp)
+///   <manifest or pin>.tmp              of earlier builds; becomes a spare when the store is opened
+///   owner.json, owner.json.tmp         who uses the store (io/store_owner.hpp)
 /// Copy a is in the first directory, copy b in the second if there is one. Nothing else in the
-/// directories is looked at or touched.
+/// directories is looked at or touched, and files of these names only where they hold something of
+/// Penstock's (io/store_origin.hpp).
 
 #include <cerrno>
 #include <memory>
@@ -210,6 +211,7 @@ class StoreImpl final : public Store {
   Status check_usable(const std::string& what) const;
   Status write_manifest(const CommitRecord& record, std::span<const SlotEntry> entries);
   void take_prepared();
+  Status forget_foreign();
   Status sync_files();
   Status check_place() const;
   Result<std::vector<std::byte>> encode(const CommitRecord& record,

@@ -15,6 +15,7 @@
 #include <map>
 
 #include "io/store_load.hpp"
+#include "io/store_origin.hpp"
 #include "io/store_owner.hpp"
 #include "io/store_pins.hpp"
 #include "io/store_verify.hpp"
@@ -119,7 +120,10 @@ Status discard_newer(Storage& storage, OpenedFiles& opened) {
   Status done = ok();
   const std::size_t removed = std::erase_if(opened.names, [&](const ManifestName& name) {
     const bool newer = name.pin.empty() && name.sequence > *opened.ranks.sequence;
-    if (newer && done) done = storage.remove(manifest_path(opened.directories, name));
+    if (!newer || !done) return newer;
+    const std::string path = manifest_path(opened.directories, name);
+    done = require_ours(storage, path);  // the next commit will have this name
+    if (done) done = storage.remove(path);
     return newer;
   });
   PENSTOCK_CHECK_OK(std::move(done));

@@ -13,6 +13,8 @@
 #include <span>
 #include <sstream>
 
+#include "io/store_origin.hpp"
+
 namespace penstock {
 namespace {
 
@@ -105,8 +107,8 @@ bool is_running(const StoreOwner& owner) {
 }
 
 Status write_owner(Storage& storage, const std::string& directory, const StoreOwner& owner) {
-  const nlohmann::json json = {
-      {kMarkKey, kMark},
+  const nlohmann::ordered_json json = {
+      {kMarkKey, kMark},  // first: what was cut short is known by it
       {"pid", owner.pid},
       {"host", owner.host},
       {"boot_id", owner.boot_id},
@@ -115,8 +117,9 @@ Status write_owner(Storage& storage, const std::string& directory, const StoreOw
   // A host name need not be UTF-8; replacing bad bytes keeps dump() from throwing.
   const std::string text =
       json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  PENSTOCK_CHECK_OK(require_ours(storage, owner_path(directory)));
   const std::string temporary = owner_path(directory) + ".tmp";
-  PENSTOCK_CHECK_OK(storage.write_file(temporary, std::as_bytes(std::span(text))));
+  PENSTOCK_CHECK_OK(write_temporary(storage, temporary, std::as_bytes(std::span(text))));
   PENSTOCK_CHECK_OK(storage.sync_file(temporary));
   return storage.rename(temporary, owner_path(directory));
 }

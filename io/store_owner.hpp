@@ -30,7 +30,8 @@ struct StoreOwner {
 /// zombie nor about to end. One that was killed may stay for as long as a drive keeps its last I/O.
 [[nodiscard]] bool is_running(const StoreOwner& owner);
 
-/// `owner` with the storage's time as since_s, where that is 0.
+/// `owner` with the storage's time as since_s, where that is 0. kState when owner.json, or its
+/// temporary file, is not one of Penstock's.
 Status write_owner(Storage& storage, const std::string& directory, const StoreOwner& owner);
 /// kState when there is none, kCorrupt when owner.json is not one of Penstock's.
 Result<StoreOwner> read_owner(Storage& storage, const std::string& directory);

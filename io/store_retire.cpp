@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "io/store_impl.hpp"
+#include "io/store_origin.hpp"
 
 namespace penstock {
 namespace {
@@ -41,7 +42,9 @@ Status retire_store(Storage& storage, const StoreDirectories& directories,
   for (const bool newest : {false, true}) {
     for (const ManifestName& name : names) {
       if (name.temporary || (name.sequence == store->sequence()) != newest) continue;
-      PENSTOCK_CHECK_OK(storage.remove(manifest_path(ordered, name)));
+      const std::string path = manifest_path(ordered, name);
+      PENSTOCK_CHECK_OK(require_ours(storage, path));
+      PENSTOCK_CHECK_OK(storage.remove(path));
     }
     PENSTOCK_CHECK_OK(sync_both(storage, ordered));
   }

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <optional>
 
 #include "io/store_impl.hpp"
+#include "io/store_origin.hpp"
 
 namespace penstock {
 namespace {
@@ -59,7 +61,12 @@ Status ManifestSpares::find(std::size_t most_per_copy) {
       const auto parsed = parse_spare_name(name);
       if (!parsed) continue;
       next_ = std::max(next_, *number_of(name) + 1);
-      if (*parsed == copy) of(copy).push_back(directory + "/" + name);
+      if (*parsed != copy) continue;
+      std::string path = directory + "/" + name;
+      auto ours = is_ours(storage_, path);
+      if (!ours && ours.error().sys_errno == EIO) return std::move(ours).error();
+      // Links, pipes and the like are not ours either.
+      if (ours && ours.value()) of(copy).push_back(std::move(path));
     }
   }
   return ok();
@@ -91,11 +98,14 @@ Status ManifestSpares::hold_names(char copy) {
   return ok();
 }
 
-Result<bool> ManifestSpares::take(char copy, const std::string& path) {
-  if (of(copy).empty()) return false;
-  PENSTOCK_CHECK_OK(storage_.rename(of(copy).back(), path));
-  of(copy).pop_back();
-  return true;
+Result<std::string> ManifestSpares::write(char copy, std::span<const std::byte> bytes) {
+  const bool is_new = of(copy).empty();
+  std::string path = is_new ? new_path(copy) : of(copy).back();
+  if (!is_new) of(copy).pop_back();
+  PENSTOCK_CHECK_OK(is_new ? storage_.write_file(path, bytes)
+                           : storage_.overwrite_file(path, bytes));
+  PENSTOCK_CHECK_OK(storage_.sync_file(path));
+  return path;
 }
 
 Status ManifestSpares::give(char copy, const std::string& path) {

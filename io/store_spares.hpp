@@ -4,11 +4,13 @@
 ///
 /// A commit must not need space that somebody else may have taken meanwhile. So there are enough
 /// files for all manifests a store has at a time before it runs; a manifest is written over a spare
-/// file under a temporary name, and the file of one that is no longer wanted becomes a spare. Where
-/// a directory may have to grow for a name, empty files with names of 240 bytes keep it large:
-/// "room.", a number, a dot, and as many x as are left.
+/// file, which then gets the manifest's name, and the file of one that is no longer wanted becomes
+/// a spare. Where a directory may have to grow for a name, empty files with names of 240 bytes keep
+/// it large: "room.", a number, a dot, and as many x as are left.
+///
 /// Invariants
 ///   1. What a spare holds means nothing. When it is made it is at least as long as a manifest.
+///      A file of such a name that is not Penstock's (io/store_origin.hpp) is no spare.
 ///   2. A file becomes a spare only when no commit needs it, whichever of its names a power loss
 ///      leaves: a manifest under another commit's name counts as damaged.
 /// Threads: one. Errors: the storage's.
@@ -16,6 +18,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,8 +48,10 @@ class ManifestSpares {
   /// Empty files with long names, where the directory needs them for its own size.
   Status hold_names(char copy);
 
-  /// Gives a spare this path. False where there is none.
-  Result<bool> take(char copy, const std::string& path);
+  /// A file with these bytes, which are durable: a spare written over, or where there is none, a
+  /// new file. The caller gives it its name; otherwise it is a spare when the store is opened
+  /// again.
+  Result<std::string> write(char copy, std::span<const std::byte> bytes);
   /// The file of this path becomes a spare, or goes where there are enough.
   Status give(char copy, const std::string& path);
 

@@ -188,22 +188,6 @@ TEST_F(SimPowerLossTest, ADurableNameDoesNotMakeContentDurable) {
   EXPECT_TRUE(empty && full && torn);
 }
 
-TEST_F(SimPowerLossTest, RewritingAFileInPlaceMayLoseTheOldContentToo) {
-  durable_file("/f");
-  ASSERT_TRUE(world_->write_file("/f", new_.span().first(8 * kPageBytes)).ok());
-  bool old_whole = false, emptied = false, new_whole = false;
-  for (std::uint64_t seed = 0; seed < kImages; ++seed) {
-    const auto bytes = world_->after_power_loss(timeline_, seed)->read_file("/f", kFileBytes);
-    ASSERT_TRUE(bytes.ok());
-    const std::size_t size = bytes.value().size();
-    old_whole |= size == kFileBytes && has_pattern(bytes.value(), 1);
-    emptied |= size == 0;
-    new_whole |= size == 8 * kPageBytes && has_pattern(bytes.value(), 2);
-    EXPECT_TRUE(size != kFileBytes || has_pattern(bytes.value(), 1)) << "no mix of epochs";
-  }
-  EXPECT_TRUE(old_whole && emptied && new_whole);
-}
-
 TEST_F(SimPowerLossTest, UnnamedFilesAndLocksVanish) {
   const FileId file = durable_file("/f");
   ASSERT_TRUE(world_->lock(file).ok());

@@ -138,8 +138,11 @@ TEST_P(StorageBattery, SmallFilesAreReplacedByRename) {
   ASSERT_TRUE(storage_.sync_directory(world_.directory()).ok());
   EXPECT_EQ(words(storage_.read_file(path, 100).value()), "second");
   EXPECT_FALSE(storage_.exists(temporary).value());
-  ASSERT_TRUE(storage_.write_file(path, text("3")).ok());
-  EXPECT_EQ(words(storage_.read_file(path, 1).value()), "3") << "truncated";
+  const Status again = storage_.write_file(path, text("3"));
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, Errc::kState);
+  EXPECT_EQ(again.error().sys_errno, EEXIST);
+  EXPECT_EQ(words(storage_.read_file(path, 100).value()), "second") << "never written over";
   const auto too_long = storage_.read_file(path, 0);
   ASSERT_FALSE(too_long.ok());
   EXPECT_EQ(too_long.error().sys_errno, EFBIG);

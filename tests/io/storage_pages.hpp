@@ -8,8 +8,11 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 
+#include "base/result.hpp"
 #include "io/section.hpp"
+#include "io/storage.hpp"
 
 namespace penstock::testing {
 
@@ -47,6 +50,14 @@ inline bool has_pattern(std::span<const std::byte> bytes, std::uint64_t seed) {
   Pages expected(bytes.size());
   fill_pattern(expected.span(), seed);
   return std::memcmp(expected.data(), bytes.data(), bytes.size()) == 0;
+}
+
+/// Puts other bytes in a file's place, or makes the file.
+inline Status replace_file(Storage& storage, const std::string& path,
+                           std::span<const std::byte> bytes) {
+  PENSTOCK_TAKE(exists, storage.exists(path));
+  if (exists) PENSTOCK_CHECK_OK(storage.remove(path));
+  return storage.write_file(path, bytes);
 }
 
 }  // namespace penstock::testing

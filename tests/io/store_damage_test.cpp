@@ -239,7 +239,7 @@ TEST_F(StoreTest, CutAndExtendedDataFilesAreCorrupt) {
   const auto with_length = [&](std::size_t length) {
     std::vector<std::byte> bytes = whole;
     bytes.resize(length);
-    EXPECT_TRUE(storage_->write_file(kDirectory + "/data.0", bytes));
+    EXPECT_TRUE(replace_file(*storage_, kDirectory + "/data.0", bytes));
     return open_error();
   };
   EXPECT_EQ(with_length(whole.size() - 4096).code, Errc::kCorrupt);
@@ -315,7 +315,7 @@ TEST_F(StoreTest, NoManifestOfAnotherStoreOrStepIsUsed) {
   const std::vector<std::byte> own = bytes_of("manifest.1.a");
   const auto with_manifest = [&](const std::vector<std::byte>& bytes) {
     for (const std::string copy : {"a", "b"}) {
-      EXPECT_TRUE(storage_->write_file(kDirectory + "/manifest.9." + copy, bytes));
+      EXPECT_TRUE(replace_file(*storage_, kDirectory + "/manifest.9." + copy, bytes));
     }
     auto store = open_store(*storage_, kDirectory, quick_options(), true);
     EXPECT_TRUE(store) << store.error().message;
@@ -348,7 +348,7 @@ TEST_F(StoreTest, ANewerManifestIsUnsupportedNotPassedOver) {
   manifest.sequence = 2;
   manifest.incompatible_bits = 1;
   const auto bytes = encode_manifest(manifest).value();
-  ASSERT_TRUE(storage_->write_file(kDirectory + "/manifest.2.a", bytes));
+  ASSERT_TRUE(replace_file(*storage_, kDirectory + "/manifest.2.a", bytes));
   EXPECT_EQ(open_error().code, Errc::kUnsupported);
 }
 

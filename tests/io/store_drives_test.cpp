@@ -98,7 +98,7 @@ TEST_F(StoreDrivesTest, KeepsTheTwoManifestsOnDifferentDrives) {
     const auto bytes = read(name);
     ASSERT_TRUE(storage_->remove(name));
     expect_state(*open_on(kDirectories), 1);
-    ASSERT_TRUE(storage_->write_file(name, bytes));
+    ASSERT_TRUE(replace_file(*storage_, name, bytes));
   }
   EXPECT_FALSE(storage_->exists("d1/manifest.1.a").value());
   EXPECT_FALSE(storage_->exists("d2/manifest.1.b").value());
@@ -128,14 +128,14 @@ TEST_F(StoreDrivesTest, ExchangedAndForeignFilesAreNamed) {
   expect_refused({"d0", "d1", "d2", "e0"}, Errc::kState, "both hold data.0");
   // Under each other's names. The files differ in length, so both lengths are checked as well.
   const auto one = read("d1/data.1"), two = read("d2/data.2");
-  ASSERT_TRUE(storage_->write_file("d1/data.1", two));
-  ASSERT_TRUE(storage_->write_file("d2/data.2", one));
+  ASSERT_TRUE(replace_file(*storage_, "d1/data.1", two));
+  ASSERT_TRUE(replace_file(*storage_, "d2/data.2", one));
   expect_refused(kDirectories, Errc::kCorrupt, "d1/data.1 is data file 2");
-  ASSERT_TRUE(storage_->write_file("d1/data.1", one));
+  ASSERT_TRUE(replace_file(*storage_, "d1/data.1", one));
   expect_refused(kDirectories, Errc::kCorrupt, "d2/data.2 is data file 1");
-  ASSERT_TRUE(storage_->write_file("d2/data.2", two));
+  ASSERT_TRUE(replace_file(*storage_, "d2/data.2", two));
   // Two data files in one directory.
-  ASSERT_TRUE(storage_->write_file("d1/data.2", two));
+  ASSERT_TRUE(replace_file(*storage_, "d1/data.2", two));
   expect_refused(kDirectories, Errc::kState, "d1 holds data.1 and data.2");
   ASSERT_TRUE(storage_->remove("d1/data.2"));
   expect_state(*open_on(kDirectories), 1);
@@ -147,7 +147,7 @@ TEST_F(StoreDrivesTest, CutGrownAndDamagedFilesAreNamed) {
   const auto with_length = [&](std::size_t length) {
     std::vector<std::byte> bytes = whole;
     bytes.resize(length);
-    ASSERT_TRUE(storage_->write_file("d1/data.1", bytes));
+    ASSERT_TRUE(replace_file(*storage_, "d1/data.1", bytes));
   };
   with_length(whole.size() - 4096);
   expect_refused(kDirectories, Errc::kCorrupt, "d1/data.1 was cut");

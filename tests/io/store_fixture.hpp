@@ -21,6 +21,7 @@
 namespace penstock::test {
 
 using penstock::testing::Pages;
+using penstock::testing::replace_file;
 
 inline const std::string kDirectory = "store";
 

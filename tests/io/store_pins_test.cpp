@@ -289,7 +289,7 @@ TEST_F(StorePinsTest, MoreNamedCheckpointsThanRoomAreTheUsersToSort) {
     apply(run, run.store->pin("x", false));
   }
   const auto bytes = bytes_of("pin.x.a");
-  ASSERT_TRUE(storage_->write_file(kDirectory + "/pin.y.a", bytes));
+  ASSERT_TRUE(replace_file(*storage_, kDirectory + "/pin.y.a", bytes));
   EXPECT_EQ(open_error().code, Errc::kNoSpace);
   EXPECT_NE(open_error().message.find("checkpoint drop"), std::string::npos)
       << open_error().message;
@@ -328,7 +328,7 @@ TEST_F(StorePinsTest, ACheckpointThatCannotBeReadStopsTheOpening) {
   manifest.incompatible_bits = 1;
   for (const char* copy : {"a", "b"}) {
     ASSERT_TRUE(
-        storage_->write_file(kDirectory + "/pin.x." + copy, encode_manifest(manifest).value()));
+        replace_file(*storage_, kDirectory + "/pin.x." + copy, encode_manifest(manifest).value()));
   }
   EXPECT_EQ(open_error().code, Errc::kUnsupported) << "its slots would be written to";
   EXPECT_NE(open_error().message.find("\"x\""), std::string::npos);

@@ -89,13 +89,17 @@ TEST_F(StoreSparesTest, WhatASpareHoldsMeansNothing) {
   const auto names = storage_->list(kDirectory).value();
   for (const std::string& name : names) {
     if (!parse_spare_name(name)) continue;
-    const std::vector<std::byte> junk(5000, std::byte{0xa5});
-    ASSERT_TRUE(storage_->write_file(kDirectory + "/" + name, junk));
+    std::vector<std::byte> junk(9000, std::byte{0xa5});
+    std::fill_n(junk.begin(), 4096, std::byte{0});  // as a power loss may leave it
+    ASSERT_TRUE(replace_file(*storage_, kDirectory + "/" + name, junk));
   }
+  const std::size_t count = count_spares();
   auto store = open();
+  EXPECT_EQ(count_spares(), count);
   expect_state(*store, 2);
   SlotTable table = store->make_table();
   EXPECT_EQ(commit_steps(*store, table, 3, 6), "");
+  EXPECT_EQ(count_spares(), count);
   store.reset();
   expect_state(*open(), 6);
 }
@@ -105,7 +109,7 @@ TEST_F(StoreSparesTest, AManifestLongerThanTheFileIsCutShort) {
   for (const char* name : {"manifest.1.a", "manifest.1.b"}) {
     const auto bytes = bytes_of(name);
     ASSERT_TRUE(
-        storage_->write_file(kDirectory + "/" + name, std::span(bytes).first(bytes.size() - 1)));
+        replace_file(*storage_, kDirectory + "/" + name, std::span(bytes).first(bytes.size() - 1)));
   }
   auto store = open();
   expect_state(*store, 0);
