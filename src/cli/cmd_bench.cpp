@@ -7,8 +7,8 @@
 #include "base/units.hpp"
 #include "cli/bench_view.hpp"
 #include "cli/command.hpp"
-#include "cli/duration.hpp"
 #include "cli/json_line.hpp"
+#include "cli/measure_command.hpp"
 #include "cli/signals.hpp"
 #include "measure/bench.hpp"
 #include "measure/bench_json.hpp"
@@ -21,17 +21,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kWhats[] = {"io", "copy", "mem", "all"};
-class BenchView final : public BenchObserver {
- public:
-  explicit BenchView(Console& console) : console_(console) {}
-  void on_note(std::string_view sentence) override { console_.note(sentence); }
-  void on_progress(std::string_view text) override {
-    if (console_.is_live()) console_.live(text);  // nothing is said where nobody watches
-  }
-
- private:
-  Console& console_;
-};
 
 class BenchCommand final : public Command {
  public:
@@ -89,8 +78,8 @@ class BenchCommand final : public Command {
       PENSTOCK_CHECK_OK(check_drives(*before));
     }
     options_.version = PENSTOCK_VERSION_TEXT;
-    BenchView view(console);
-    PENSTOCK_TAKE(report, run_bench(options_, view, stop_requested()));
+    ConsoleObserver observer(console);
+    PENSTOCK_TAKE(report, run_bench(options_, observer, stop_requested()));
     console.finish_live();
     std::optional<BenchComparison> comparison;
     if (before) {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"
-#include "cli/duration.hpp"
 #include "cli/json_line.hpp"
+#include "cli/measure_command.hpp"
 #include "cli/signals.hpp"
 #include "cli/tune_view.hpp"
 #include "topo/profile_file.hpp"
@@ -14,18 +14,6 @@ namespace penstock {
 namespace {
 
 using nlohmann::json;
-
-class TuneObserver final : public BenchObserver {
- public:
-  explicit TuneObserver(Console& console) : console_(console) {}
-  void on_note(std::string_view sentence) override { console_.note(sentence); }
-  void on_progress(std::string_view text) override {
-    if (console_.is_live()) console_.live(text);  // nothing is said where nobody watches
-  }
-
- private:
-  Console& console_;
-};
 
 class TuneCommand final : public Command {
  public:
@@ -56,17 +44,16 @@ class TuneCommand final : public Command {
     size_flag(flags, "--size", options_.size_bytes,
               "Of the file in each PATH (default: 8GiB, a tenth of what is free at most)");
     flags.on("--dry-run", dry_run_, "Measure and show only, write no profile");
-    flags.on("--no-write", no_write_, "The same");
     flags.count("--seed", options_.seed, 0, UINT64_MAX, "Of the order in a round (default 1)");
   }
 
   Result<ExitCode> run(Console& console) override {
-    const bool writes = !dry_run_ && !no_write_;
+    const bool writes = !dry_run_;
     const ProfilePlace place = profile_place();
     if (writes) PENSTOCK_CHECK_OK(check_profile_place(place));  // before time is spent
     options_.version = PENSTOCK_VERSION_TEXT;
     options_.must_be_known = writes;
-    TuneObserver observer(console);
+    ConsoleObserver observer(console);
     PENSTOCK_TAKE(report, run_tune(options_, observer, stop_requested()));
     console.finish_live();
     std::string old;
@@ -108,7 +95,7 @@ class TuneCommand final : public Command {
   }
 
   TuneOptions options_;
-  bool dry_run_ = false, no_write_ = false;
+  bool dry_run_ = false;
 };
 
 }  // namespace

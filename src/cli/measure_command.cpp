@@ -1,4 +1,4 @@
-#include "cli/duration.hpp"
+#include "cli/measure_command.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
