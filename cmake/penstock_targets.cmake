@@ -5,11 +5,16 @@ function(penstock_library name)
   target_link_libraries(penstock_${name} PUBLIC penstock_flags ${ARG_LINKS})
 endfunction()
 
-# penstock_test(NAME SOURCES file... [LINKS target...] [LABELS label...] [TIMEOUT seconds]):
+# penstock_test(NAME SOURCES file... [LINKS target...] [LABELS label...] [TIMEOUT seconds]
+#               [COMPUTES]):
 # one GoogleTest program; each of its tests is a CTest test. Labels: CONTRIBUTING.md lists them.
+# COMPUTES: the test itself does so much that it is optimized in builds with sanitizers, too.
 function(penstock_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  if(NOT ARG_COMPUTES)
+    target_compile_options(${name} PRIVATE ${PENSTOCK_QUICK_BUILD_FLAGS})
+  endif()
   target_link_libraries(${name} PRIVATE penstock_flags ${ARG_LINKS} GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   if(NOT ARG_TIMEOUT)
