@@ -23,6 +23,7 @@
 #include "engine/system_drives.hpp"
 #include "io/page_buffer.hpp"
 #include "io/store_layout.hpp"
+#include "measure/statistics.hpp"
 
 namespace penstock {
 namespace {
@@ -130,11 +131,6 @@ class Sweep final : public CompletionSink {
   std::size_t in_flight_ = 0;
   bool failed_ = false;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 int run(int rounds, std::uint64_t block_bytes, std::uint64_t frames,
         const std::vector<std::string>& directories) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "kernels/cpu/optimizer.hpp"
+#include "measure/statistics.hpp"
 
 namespace {
 
@@ -80,12 +81,6 @@ struct Arrays {
       _mm_storeu_si128(at(v + j), _mm_xor_si128(_mm_loadu_si128(at(v + j)), g));
     }
   }
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
 }
 
 struct Sample {

@@ -22,6 +22,7 @@
 #include "base/clock.hpp"
 #include "base/random.hpp"
 #include "io/page_buffer.hpp"
+#include "measure/statistics.hpp"
 #include "train/run_setup.hpp"
 
 namespace penstock {
@@ -30,12 +31,6 @@ namespace {
 constexpr std::uint32_t kBlockElements = 4U << 20;
 constexpr std::uint64_t kStateBytes = 12;  // hi, lo, m, v of the fp32 ladder
 constexpr std::uint32_t kGroups = 12;
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
 
 double seconds_since(std::uint64_t start_ns) {
   return static_cast<double>(now_ns() - start_ns) * 1e-9;

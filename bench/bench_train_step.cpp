@@ -19,6 +19,7 @@
 
 #include "base/clock.hpp"
 #include "base/random.hpp"
+#include "measure/statistics.hpp"
 #include "model/named_sizes.hpp"
 #include "train/lanes.hpp"
 #include "train/run_setup.hpp"
@@ -134,12 +135,6 @@ class Bench {
   std::vector<std::uint32_t> tokens_;
   std::vector<MatmulCall> calls_;
 };
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
 
 void print(const char* upper, const char* lower, const std::vector<double>& a,
            const std::vector<double>& b) {
