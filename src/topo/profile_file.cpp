@@ -1,14 +1,17 @@
 #include "topo/profile_file.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -18,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = 256 << 10;
+constexpr std::chrono::milliseconds kLongestTurn{5000}, kTurnPause{2};
 constexpr const char* kRemedy = "run \"penstock tune\" again, which replaces it, or remove it";
 
 std::string text_of(int error) {
@@ -99,8 +103,25 @@ Error unwritable(const std::string& file, int error) {
       error);
 }
 
+/// Those who write to one directory do it one after another, so that each keeps what the others
+/// wrote; the lock ends with the descriptor. Where locks do not work there is no waiting.
+Status take_turn(const Descriptor& directory, const std::string& file) {
+  const auto until = std::chrono::steady_clock::now() + kLongestTurn;
+  while (::flock(directory.number(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return ok();
+    if (std::chrono::steady_clock::now() >= until) {
+      return make_error(Errc::kTimeout,
+                        fmt::format("the profile {} is being written by another program for more "
+                                    "than {} s; let it end, then tune again",
+                                    file, kLongestTurn.count() / 1000));
+    }
+    std::this_thread::sleep_for(kTurnPause);
+  }
+  return ok();
+}
+
 /// The new text under the name, or the old one as it was.
-Status replace(const std::string& file, const std::string& text) {
+Status replace(const Descriptor& directory, const std::string& file, const std::string& text) {
   const std::string temporary = fmt::format("{}.{}.new", file, ::getpid());
   (void)::unlink(temporary.c_str());  // of a program with this number that was killed
   {
@@ -117,10 +138,7 @@ Status replace(const std::string& file, const std::string& text) {
     (void)::unlink(temporary.c_str());
     return unwritable(file, error);
   }
-  const std::string parent = fs::path(file).parent_path().string();
-  const Descriptor directory(
-      ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.number() >= 0) (void)::fsync(directory.number());
+  (void)::fsync(directory.number());
   return ok();
 }
 
@@ -203,6 +221,10 @@ Result<std::string> write_profiles(const ProfilePlace& place,
       return unwritable(place.file, errno);
     }
   }
+  const Descriptor turn(
+      ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (turn.number() < 0) return unwritable(place.file, errno);
+  PENSTOCK_CHECK_OK(take_turn(turn, place.file));
   ProfilePlace known = place;
   known.is_wished = false;  // the first one is made now
   auto old = read_profiles(known);
@@ -216,7 +238,7 @@ Result<std::string> write_profiles(const ProfilePlace& place,
     const DriveIdentity drive{{}, other.filesystem, 0, other.device};
     if (find_profile(profiles, drive) == nullptr) all.push_back(other);
   }
-  PENSTOCK_CHECK_OK(replace(place.file, format_profiles(all)));
+  PENSTOCK_CHECK_OK(replace(turn, place.file, format_profiles(all)));
   return moved;
 }
 

@@ -4,10 +4,11 @@
 ///
 /// PENSTOCK_PROFILE names it, or says "none"; else it is penstock/profile.toml in XDG_CONFIG_HOME,
 /// or in ~/.config. It is its owner's alone (0600, a directory that is made 0700) and is replaced
-/// as a whole: a reader meets the old or the new one.
+/// as a whole: a reader meets the old or the new one. Those who write at once do it one after
+/// another (a lock on the directory, for which 5 s are waited), so each keeps the others' drives.
 /// Threads: reads the environment, so not while another thread changes it.
-/// Errors:  kArgument (there is no place for it), kIo, kCorrupt (damaged), kUnsupported (of another
-///          version); messages name the file and what helps.
+/// Errors:  kArgument (there is no place for it), kIo, kNoSpace, kCorrupt (damaged), kUnsupported
+///          (of another version), kTimeout; messages name the file and what helps.
 
 #include <cstdint>
 #include <optional>

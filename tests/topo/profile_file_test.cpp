@@ -2,16 +2,21 @@
 
 #include "topo/profile_file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "temporary_directory.hpp"
 #include "topo/sample_profile.hpp"
@@ -79,6 +84,34 @@ TEST_F(ProfileFile, NoneIsNoErrorUnlessItWasWishedFor) {
   const auto wished = read_profiles(place_);
   ASSERT_FALSE(wished);
   EXPECT_NE(wished.error().message.find(place_.file), std::string::npos);
+}
+
+TEST_F(ProfileFile, ThoseWhoWriteAtOnceKeepEachOthersDrives) {
+  constexpr std::size_t kWriters = 8;
+  std::vector<std::thread> writers;
+  std::array<bool, kWriters> written{};
+  for (std::size_t i = 0; i < kWriters; ++i) {
+    writers.emplace_back([&, i] {
+      DriveProfile profile = sample_profile();
+      profile.device += std::to_string(i);
+      written[i] = static_cast<bool>(write_profiles(place_, {profile}));
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(std::count(written.begin(), written.end(), true), kWriters);
+  EXPECT_EQ(read_profiles(place_).value().size(), kWriters);
+}
+
+TEST_F(ProfileFile, AnotherWriterIsNotWaitedForWithoutEnd) {
+  ASSERT_TRUE(write_profiles(place_, {sample_profile()}));
+  const std::string before = text();
+  const int other = ::open(fs::path(place_.file).parent_path().c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  const auto written = write_profiles(place_, {sample_profile()});
+  ::close(other);
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, Errc::kTimeout);
+  EXPECT_EQ(text(), before);
 }
 
 TEST_F(ProfileFile, IsItsOwnersAloneAndNothingElseStays) {
