@@ -100,7 +100,7 @@ class TuneTest(unittest.TestCase):
         self.assertEqual(len(report["drives"]), 1, "two directories on one drive count once")
         self.assertIn("counts once", report["notes"][0])
         drive = report["drives"][0]
-        self.assertEqual([curve["knob"] for curve in drive["curves"]][-2:][0][:5], "write")
+        self.assertIn("writes", [curve["knob"].split()[0] for curve in drive["curves"]])
         for curve in drive["curves"]:
             values = [point["value"] for point in curve["points"]]
             self.assertIn(curve["chosen"], values)
@@ -118,22 +118,12 @@ class TuneTest(unittest.TestCase):
         os.rmdir(second)
 
     def test_table_and_dry_run(self):
-        for flag in ("--dry-run", "--no-write"):
-            result = self.run_program("tune", self.drive, *SHORT, flag)
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
-            self.assertRegex(result.stdout, r"\npiece\n")
-            self.assertRegex(result.stdout, r"\n > .* #+")
-            self.assertIn("no profile was written", result.stdout)
-            self.assertFalse(os.path.exists(self.config))
-
-    def test_a_damaged_profile_is_kept_beside_the_new_one(self):
-        os.makedirs(os.path.dirname(self.profile))
-        with open(self.profile, "w", encoding="utf-8") as file:
-            file.write("not a profile")
-        report = self.tune()
-        self.assertEqual(report["moved"], self.profile + ".old")
-        with open(self.profile + ".old", encoding="utf-8") as file:
-            self.assertEqual(file.read(), "not a profile")
+        result = self.run_program("tune", self.drive, *SHORT, "--dry-run")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"\npiece\n")
+        self.assertRegex(result.stdout, r"\n > .* #+")
+        self.assertIn("no profile was written", result.stdout)
+        self.assertFalse(os.path.exists(self.config))
 
     def test_ctrl_c(self):
         process = subprocess.Popen([PROGRAM, "tune", self.drive, "--size", "64MiB", "--budget",
@@ -157,7 +147,13 @@ class TuneTest(unittest.TestCase):
     def test_training_uses_it_and_gives_the_same_bits(self):
         plain = self.train("store-1")[0]
         self.assertEqual(plain[0]["profile"] if plain[0]["event"] == "start" else "", "")
+        os.makedirs(os.path.dirname(self.profile))
+        with open(self.profile, "w", encoding="utf-8") as file:
+            file.write("not a profile")
         report = self.tune()
+        self.assertEqual(report["moved"], self.profile + ".old", "kept beside the new one")
+        with open(self.profile + ".old", encoding="utf-8") as file:
+            self.assertEqual(file.read(), "not a profile")
         with open(self.profile, encoding="utf-8") as file:
             text = file.read()
         # Whatever was found: everything set, to be seen.
