@@ -92,6 +92,9 @@ class CountingStorage final : public Storage {
     return inner_->names_room_bytes(directory);
   }
   std::uint64_t longest_file_bytes() const override { return inner_->longest_file_bytes(); }
+  std::optional<std::uint64_t> counted_bytes(const std::string& directory) const override {
+    return written_bytes(directory);
+  }
   std::uint64_t unix_seconds() const override { return inner_->unix_seconds(); }
   Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
                                                    const QueueOptions& options) override;

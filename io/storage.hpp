@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -125,6 +126,11 @@ class Storage {
   [[nodiscard]] virtual std::uint64_t names_room_bytes(const std::string&) const { return 0; }
   /// The longest file this process may write, as limits of its own say (ulimit -f).
   [[nodiscard]] virtual std::uint64_t longest_file_bytes() const { return ~std::uint64_t{0}; }
+  /// How much was written so far to files in this directory, as it is spelled in their paths;
+  /// nothing where nobody counts (io/counting_storage.hpp does).
+  [[nodiscard]] virtual std::optional<std::uint64_t> counted_bytes(const std::string&) const {
+    return std::nullopt;
+  }
   /// Wall clock, for texts: seconds since 1970. Virtual in a simulation.
   [[nodiscard]] virtual std::uint64_t unix_seconds() const = 0;
 

@@ -108,6 +108,14 @@ struct CommitRecord {
   std::vector<std::byte> blob;  ///< the trainer's, at most 1 MiB
 };
 
+/// What was written to a store's directories since it was made.
+struct LifetimeBytes {
+  std::vector<std::uint64_t> written;  ///< to each, in the order of the data files
+  bool is_complete = true;             ///< false: at times nobody counted, so it was more than this
+  [[nodiscard]] std::uint64_t total() const;
+  friend bool operator==(const LifetimeBytes&, const LifetimeBytes&) = default;
+};
+
 struct DriveExtent {
   FileId file = 0;
   std::uint64_t offset_bytes = 0;
@@ -183,6 +191,10 @@ class Store {
   /// The commit found by open(), or the last commit().
   [[nodiscard]] virtual const CommitRecord& committed() const = 0;
   [[nodiscard]] virtual bool has_commit() const = 0;
+
+  /// Until now; of a store opened for reading, until its newest commit. Each commit records it, and
+  /// going back to a checkpoint does not lower it. Nothing: never counted, or scratch.
+  [[nodiscard]] virtual std::optional<LifetimeBytes> lifetime() const = 0;
 
   /// Reads and checks one section of a committed entry into `into` (extent.total_bytes(), page
   /// aligned): root, then every tile. kCorrupt names block, section, tile, file and offset.

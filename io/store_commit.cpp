@@ -103,7 +103,19 @@ Result<std::vector<std::byte>> StoreImpl::encode(const CommitRecord& record,
     // Bits of empty sections carry nothing, so they are stored in one way only.
     manifest.table.back().entry.written &= written_mask(parts_.geometry.blocks[i]);
   }
-  return encode_manifest(manifest, parts_.geometry);
+  auto bytes = encode_manifest(manifest, parts_.geometry);
+  if (bytes) add_lifetime(bytes.value());
+  return bytes;
+}
+
+/// The manifest's own two copies, which are about to be written, are in the count.
+void StoreImpl::add_lifetime(std::vector<std::byte>& manifest) const {
+  std::optional<LifetimeBytes> lifetime = parts_.lifetime.read();
+  if (!lifetime) return;
+  const std::uint64_t bytes = manifest.size() + lifetime_record_bytes(lifetime->written.size());
+  lifetime->written.front() += bytes;
+  lifetime->written[lifetime->written.size() > 1 ? 1 : 0] += bytes;
+  append_lifetime(manifest, *lifetime);
 }
 
 Status StoreImpl::sync_files() {
@@ -167,7 +179,8 @@ Result<std::uint64_t> longest_manifest(const StoreGeometry& geometry, std::uint6
   Manifest manifest;
   manifest.table.resize(geometry.blocks.size());
   PENSTOCK_TAKE(bytes, encode_manifest(manifest, geometry));
-  return round_up(bytes.size() + blob_bytes, kPageBytes);
+  return round_up(bytes.size() + blob_bytes + lifetime_record_bytes(geometry.drives.size()),
+                  kPageBytes);
 }
 
 /// Files that others gave the names of manifests stay as they are.

@@ -276,6 +276,8 @@ Result<std::unique_ptr<Store>> create_durable(Storage& storage, const StoreDirec
                                               const StoreOptions& options) {
   auto manifests = manifests_bound(geometry);
   if (!manifests) return std::move(manifests).error();
+  LifetimeCounter lifetime(storage, directories);
+  lifetime.begin_life();
   std::vector<Site> sites(directories.size());
   for (std::size_t i = 0; i < sites.size(); ++i) {
     // Copies a are in the first directory, copies b in the second, or all in the only one.
@@ -320,7 +322,8 @@ Result<std::unique_ptr<Store>> create_durable(Storage& storage, const StoreDirec
   const StoreUuid sums_uuid = options.copy.is_copy ? options.copy.sums_uuid : uuid;
   auto store = std::make_unique<StoreImpl>(
       StoreImpl::Parts{storage, directories, std::move(files), uuid, sums_uuid, geometry,
-                       std::move(layout), std::move(file_bytes), options, true});
+                       std::move(layout), std::move(file_bytes), options, true,
+                       std::move(lifetime)});
   store->adopt_names(std::move(names).value());
   PENSTOCK_CHECK_OK(store->reserve_manifests());
   return std::unique_ptr<Store>(std::move(store));

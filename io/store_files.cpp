@@ -242,6 +242,7 @@ Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& di
   auto ordered = in_file_order(storage, directories);
   if (!ordered) return std::move(ordered).error();
   OpenedFiles opened{std::move(ordered).value(), {}, {}, {}, {}, options.ranks, writable};
+  if (writable) opened.lifetime = LifetimeCounter(storage, opened.directories);
   for (std::size_t i = 0; i < opened.directories.size(); ++i) {
     auto file = open_data_file(storage, opened.directories, i, writable);
     if (!file) return std::move(file).error();

@@ -48,6 +48,17 @@
 ///                              u64 root[S] }
 ///      end-16    16  XXH3-128 of all bytes before
 ///
+/// Behind a manifest, in its file, may lie a record of what was written to the store's directories
+/// in its life; builds that do not know it end at the manifest's hash. One that is damaged counts
+/// as missing: the count is worth no store.
+///   offset size
+///        0    8  magic "PNSTKLIF"
+///        8   16  the hash at the manifest's end: whose record this is
+///       24    4  number of data files (F)
+///       28    4  flags (bit 0: all that was written since the store was made was counted)
+///       32       F: { u64 bytes written to the directory of data.<i> until this manifest }
+///      end-16    16  XXH3-128 of all bytes before
+///
 /// Magic, versions, feature bits and the place of the hash are the same in every version, so damage
 /// is told from novelty.
 /// Decoders are safe on hostile bytes: bounds and limits are checked before anything is allocated,
@@ -57,6 +68,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -126,6 +138,13 @@ Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest,
 /// unclear.
 std::span<const std::byte> manifest_in(std::span<const std::byte> file);
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes, std::string_view where);
+
+/// Length of the record behind a manifest.
+[[nodiscard]] std::uint64_t lifetime_record_bytes(std::size_t data_files);
+/// Appends the record to a manifest.
+void append_lifetime(std::vector<std::byte>& manifest, const LifetimeBytes& lifetime);
+/// The record behind the manifest at the beginning of a file; nothing where there is none.
+[[nodiscard]] std::optional<LifetimeBytes> find_lifetime(std::span<const std::byte> file);
 
 /// The seed of one tile's sum; `tile` == kRootTile gives the seed of the section's root.
 inline constexpr std::uint32_t kRootTile = ~std::uint32_t{0};

@@ -24,6 +24,7 @@
 #include "io/store.hpp"
 #include "io/store_format.hpp"
 #include "io/store_layout.hpp"
+#include "io/store_lifetime.hpp"
 #include "io/store_spares.hpp"
 
 namespace penstock {
@@ -115,6 +116,7 @@ struct OpenedFiles {
   std::string note;  ///< what was amiss and worked around
   RankOptions ranks;
   bool writable = true;
+  LifetimeCounter lifetime = {};
 };
 /// Opens, locks (when writable) and compares them. kState when the creation did not finish.
 Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& directories,
@@ -123,7 +125,7 @@ Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& di
 /// How many manifests a store has at a time: two commits and one on its way, the checkpoints and
 /// one more.
 [[nodiscard]] std::size_t most_manifests(const StoreGeometry& geometry);
-/// Length of one with a blob of `blob_bytes`, in whole pages.
+/// Length of one with a blob of `blob_bytes` and the record behind it, in whole pages.
 Result<std::uint64_t> longest_manifest(const StoreGeometry& geometry, std::uint64_t blob_bytes);
 
 void add_note(std::string& note, const std::string& sentence);
@@ -149,6 +151,7 @@ class StoreImpl final : public Store {
     std::vector<std::uint64_t> file_bytes;  ///< may be longer than the layout asks for
     StoreOptions options;
     bool writable = true;
+    LifetimeCounter lifetime = {};
   };
   explicit StoreImpl(Parts parts)
       : parts_(std::move(parts)), spares_(parts_.storage, parts_.directories) {}
@@ -192,6 +195,7 @@ class StoreImpl final : public Store {
   const std::vector<Pin>& pins() const override { return pins_; }
   const CommitRecord& committed() const override { return record_; }
   bool has_commit() const override { return has_commit_; }
+  std::optional<LifetimeBytes> lifetime() const override { return parts_.lifetime.read(); }
   Status read_section(std::size_t block, std::size_t section, const SlotEntry& entry,
                       std::span<std::byte> into) override;
   Status read_unchecked(std::size_t block, std::size_t section, const SlotEntry& entry,
@@ -214,6 +218,7 @@ class StoreImpl final : public Store {
   Status forget_foreign();
   Status sync_files();
   Status check_place() const;
+  void add_lifetime(std::vector<std::byte>& manifest) const;
   Result<std::vector<std::byte>> encode(const CommitRecord& record,
                                         std::span<const SlotEntry> entries,
                                         std::uint64_t sequence) const;

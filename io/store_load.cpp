@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -47,6 +48,13 @@ Status check_headers(const Candidate& candidate, const OpenedFiles& opened,
   return ok();
 }
 
+std::optional<LifetimeBytes> lifetime_in(std::span<const std::byte> file,
+                                         const OpenedFiles& opened) {
+  auto lifetime = find_lifetime(file);
+  if (lifetime && lifetime->written.size() != opened.files.size()) lifetime.reset();
+  return lifetime;
+}
+
 Result<Candidate> load_manifest(Storage& storage, const OpenedFiles& opened,
                                 const ManifestName& name) {
   const std::string path = manifest_path(opened.directories, name);
@@ -54,7 +62,7 @@ Result<Candidate> load_manifest(Storage& storage, const OpenedFiles& opened,
   if (!bytes) return std::move(bytes).error();
   auto decoded = decode_manifest(manifest_in(bytes.value()), path);
   if (!decoded) return std::move(decoded).error();
-  Candidate candidate{std::move(decoded).value(), {}};
+  Candidate candidate{std::move(decoded).value(), {}, lifetime_in(bytes.value(), opened)};
   const Manifest& manifest = candidate.manifest;
   if (manifest.uuid != opened.headers[0].uuid) return misfit(path, "belongs to another store");
   if (name.pin.empty() && manifest.sequence != name.sequence) {
@@ -148,6 +156,30 @@ Result<std::vector<Pin>> load_pins(Storage& storage, const OpenedFiles& opened, 
   return pins;
 }
 
+void find_lifetimes(Storage& storage, OpenedFiles& opened, const Candidate& chosen,
+                    bool is_checkpoint) {
+  if (chosen.lifetime) {
+    opened.lifetime.know(*chosen.lifetime);
+  } else {
+    opened.lifetime.know_gap();
+  }
+  // Counts rise from commit to commit, so a record of the newest one tells all.
+  const bool look_at_all = is_checkpoint || !chosen.lifetime;
+  std::map<std::uint64_t, bool> counted;  // the newer commits, whether a copy has a record
+  for (const ManifestName& name : opened.names) {
+    const bool newer = name.pin.empty() && name.sequence > chosen.manifest.sequence;
+    if (name.temporary || !(newer || look_at_all)) continue;
+    const auto bytes =
+        storage.read_file(manifest_path(opened.directories, name), kMaxManifestBytes);
+    const auto lifetime = bytes ? lifetime_in(bytes.value(), opened) : std::nullopt;
+    if (lifetime) opened.lifetime.know(*lifetime);
+    if (newer) counted[name.sequence] = counted[name.sequence] || lifetime.has_value();
+  }
+  const bool all_counted =
+      std::all_of(counted.begin(), counted.end(), [](const auto& commit) { return commit.second; });
+  if (!all_counted) opened.lifetime.know_gap();
+}
+
 std::unique_ptr<StoreImpl> make_store(Storage& storage, OpenedFiles opened, Candidate candidate,
                                       std::string note, const StoreOptions& options,
                                       bool writable) {
@@ -156,10 +188,11 @@ std::unique_ptr<StoreImpl> make_store(Storage& storage, OpenedFiles opened, Cand
   for (const ManifestEntry& line : candidate.manifest.table) entries.push_back(line.entry);
   std::vector<std::uint64_t> file_bytes;
   for (const DataHeader& header : opened.headers) file_bytes.push_back(header.file_bytes);
-  auto store = std::make_unique<StoreImpl>(StoreImpl::Parts{
-      storage, std::move(opened.directories), std::move(opened.files), candidate.manifest.uuid,
-      candidate.manifest.sums_uuid, std::move(candidate.manifest.geometry),
-      std::move(candidate.layout), std::move(file_bytes), options, writable});
+  auto store = std::make_unique<StoreImpl>(
+      StoreImpl::Parts{storage, std::move(opened.directories), std::move(opened.files),
+                       candidate.manifest.uuid, candidate.manifest.sums_uuid,
+                       std::move(candidate.manifest.geometry), std::move(candidate.layout),
+                       std::move(file_bytes), options, writable, std::move(opened.lifetime)});
   store->adopt_names(std::move(opened.names));
   store->adopt(std::move(candidate.manifest.record), candidate.manifest.sequence,
                std::move(entries), std::move(note));

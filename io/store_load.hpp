@@ -14,6 +14,7 @@ namespace penstock {
 struct Candidate {
   Manifest manifest;
   StoreLayout layout;
+  std::optional<LifetimeBytes> lifetime = {};
 };
 
 /// Either copy of a commit or checkpoint; `copies` are those that are there. A copy that the drive
@@ -33,6 +34,11 @@ Result<Candidate> load_copies(Storage& storage, const OpenedFiles& opened, const
 /// All checkpoints, oldest first. One with no right copy can never come back, so it is left out,
 /// with a note.
 Result<std::vector<Pin>> load_pins(Storage& storage, const OpenedFiles& opened, std::string& note);
+
+/// Tells opened.lifetime what the manifests say. `chosen` is the state that is opened; a commit, or
+/// a checkpoint, which may be older than others. What cannot be read is not known.
+void find_lifetimes(Storage& storage, OpenedFiles& opened, const Candidate& chosen,
+                    bool is_checkpoint);
 
 /// A store in the state of the candidate, which takes over the files.
 std::unique_ptr<StoreImpl> make_store(Storage& storage, OpenedFiles opened, Candidate candidate,

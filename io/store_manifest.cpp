@@ -17,6 +17,8 @@ using format::Reader;
 using format::Writer;
 
 constexpr std::string_view kManifestMagic = "PNSTKMAN";
+constexpr std::string_view kLifetimeMagic = "PNSTKLIF";
+constexpr std::uint64_t kLifetimeFixedBytes = 32;
 constexpr std::uint64_t kManifestFixedBytes = 192;
 constexpr std::uint64_t kSectionFixedBytes = 12;
 constexpr std::uint32_t kMaxRanks = 1U << 20;
@@ -285,6 +287,44 @@ Result<Manifest> decode_manifest(std::span<const std::byte> bytes, std::string_v
   manifest.record.blob.assign(blob.begin(), blob.end());
   PENSTOCK_CHECK_OK(read_table(reader, counts, manifest, where));
   return manifest;
+}
+
+std::uint64_t lifetime_record_bytes(std::size_t data_files) {
+  return kLifetimeFixedBytes + 8 * std::uint64_t{data_files} + kHashBytes;
+}
+
+void append_lifetime(std::vector<std::byte>& manifest, const LifetimeBytes& lifetime) {
+  const std::size_t begin = manifest.size();
+  manifest.resize(begin + lifetime_record_bytes(lifetime.written.size()));
+  Writer writer{std::span(manifest).subspan(begin)};
+  writer.text(kLifetimeMagic);
+  writer.raw(manifest.data() + begin - kHashBytes, kHashBytes);
+  writer.number(static_cast<std::uint32_t>(lifetime.written.size()));
+  writer.number(static_cast<std::uint32_t>(lifetime.is_complete ? 1 : 0));
+  for (const std::uint64_t bytes : lifetime.written) writer.number(bytes);
+  writer.seal();
+}
+
+std::optional<LifetimeBytes> find_lifetime(std::span<const std::byte> file) {
+  const auto manifest = manifest_in(file);
+  const auto behind = file.subspan(manifest.size());
+  if (manifest.size() < kHashBytes || behind.size() < kLifetimeFixedBytes) return std::nullopt;
+  Reader head(behind);
+  (void)head.raw(kLifetimeMagic.size());
+  const auto owner = head.raw(kHashBytes), hash = manifest.last(kHashBytes);
+  const auto files = head.number<std::uint32_t>(), flags = head.number<std::uint32_t>();
+  // A spare may hold anything, the record of another manifest included.
+  if (!std::equal(owner.begin(), owner.end(), hash.begin()) || files > kMaxDataFiles || flags > 1 ||
+      behind.size() < lifetime_record_bytes(files) ||
+      !format::check_frame(behind.first(lifetime_record_bytes(files)), kLifetimeFixedBytes,
+                           kLifetimeMagic, "")) {
+    return std::nullopt;
+  }
+  LifetimeBytes lifetime{{}, flags == 1};
+  for (std::uint32_t i = 0; i < files; ++i) {
+    lifetime.written.push_back(head.number<std::uint64_t>());
+  }
+  return lifetime;
 }
 
 }  // namespace penstock

@@ -156,6 +156,7 @@ Result<std::unique_ptr<StoreImpl>> open_once(Storage& storage, const StoreDirect
   if (!chosen) return std::move(chosen).error();
   auto pins = load_pins(storage, opened, note);
   if (!pins) return std::move(pins).error();
+  find_lifetimes(storage, opened, chosen.value(), !options.pin.empty());
   if (writable) {
     PENSTOCK_CHECK_OK(discard_newer(storage, opened));
     for (const std::string& directory : opened.directories.all()) {

@@ -117,6 +117,7 @@ Status restore_pin(Storage& storage, const StoreDirectories& directories, const 
     candidate.error().message += "; go back to another checkpoint, or use a copy of the store";
   }
   if (!candidate) return std::move(candidate).error();
+  find_lifetimes(storage, opened.value(), candidate.value(), /*is_checkpoint=*/true);
   for (const std::string& directory : opened.value().directories.all()) {
     PENSTOCK_CHECK_OK(write_owner(storage, directory, this_process()));
   }

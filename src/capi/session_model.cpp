@@ -8,6 +8,7 @@
 #include "engine/layout.hpp"
 #include "engine/system_drives.hpp"
 #include "engine/tuned_queue.hpp"
+#include "io/counting_storage.hpp"
 #include "topo/topology.hpp"
 
 namespace penstock::capi {
@@ -325,7 +326,7 @@ Status Session::open() {
     PENSTOCK_TRY(topology, read_topology(), "choosing threads (or set the option)");
     options_.threads = static_cast<std::uint32_t>(topology.usable_threads);
   }
-  storage_ = make_posix_storage(system_drive_namer());
+  storage_ = std::make_unique<CountingStorage>(make_posix_storage(system_drive_namer()));
   const std::vector<std::string> directories = store_directories(options_.engine).all();
   options_.engine.queue.nodes = system_io_nodes(directories);
   (void)tune_queue(options_.engine.queue, directories, profile_place(), options_.logger);

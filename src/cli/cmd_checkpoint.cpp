@@ -10,6 +10,7 @@
 #include "cli/signals.hpp"
 #include "cli/store_reader.hpp"
 #include "engine/rewrite.hpp"
+#include "io/counting_storage.hpp"
 #include "io/store_layout.hpp"
 #include "io/store_pins.hpp"
 #include "train/run_setup.hpp"
@@ -69,7 +70,7 @@ class CheckpointCommand final : public Command {
       PENSTOCK_CHECK_OK(check_place("--to", directory, /*to_read=*/false));
     }
     const StoreDirectories directories(stores_);
-    const std::unique_ptr<Storage> storage = make_posix_storage();
+    const auto storage = std::make_unique<CountingStorage>(make_posix_storage());
     switch (action) {
       case Action::kList:
         PENSTOCK_CHECK_OK(list(*storage, directories, console));

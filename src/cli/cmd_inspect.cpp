@@ -84,6 +84,7 @@ class InspectCommand final : public Command {
     Findings findings;
     findings.endurance_bytes = endurance_bytes_;
     findings.wear = drive_lives(stores_);
+    findings.is_checkpoint = !checkpoint_.empty();
     PENSTOCK_CHECK_OK(find_tensor(reader, findings));
     if (verify_) PENSTOCK_CHECK_OK(verify(reader, findings, console));
     PENSTOCK_CHECK_OK(

@@ -59,10 +59,17 @@ json stats_json(const Findings& findings) {
   return all;
 }
 
+/// That the store's life had; 0: not known from here.
+std::uint64_t steps_of(const Findings& findings, const Store& store) {
+  return findings.is_checkpoint ? 0 : store.committed().step;
+}
+
 json wear_json(const Findings& findings, const Store& store) {
   return {{"most_bytes_per_step", most_bytes_per_step(store)},
           {"most_bytes", most_bytes_so_far(store)},
           {"endurance_used", endurance_json(most_bytes_so_far(store), findings.endurance_bytes)},
+          {"lifetime", lifetime_json(store.lifetime(), store.directories().all(),
+                                     steps_of(findings, store), findings.endurance_bytes)},
           {"drives", drives_json(findings.wear)},
           {"notes", findings.wear.notes}};
 }
@@ -136,9 +143,19 @@ void print_wear(const Findings& findings, const Store& store, Console& console) 
   console.data(fmt::format(
       "wear        at most {} a step, {} so far{}", format_drive_bytes(most_bytes_per_step(store)),
       format_drive_bytes(bytes), endurance_text(bytes, findings.endurance_bytes)));
-  for (const std::string& line : wear_lines(findings.wear)) {
+  const auto show = [&](const std::string& line) {
     console.data(fmt::format("            {}", line));
+  };
+  if (const auto lifetime = store.lifetime()) {
+    for (const std::string& line :
+         lifetime_lines(*lifetime, store.directories().all(), steps_of(findings, store),
+                        findings.endurance_bytes)) {
+      show(line);
+    }
+  } else {
+    show("what was written in the store's life was not counted");
   }
+  for (const std::string& line : wear_lines(findings.wear)) show(line);
 }
 
 void print_tensor(const DescribedTensor& tensor, const StoreDescription& description,

@@ -30,6 +30,7 @@ struct Findings {
   std::optional<Hash128> hash;
   std::uint64_t endurance_bytes = 0;      ///< of its drives; 0: not given
   WearReport wear;                        ///< what its drives say
+  bool is_checkpoint = false;             ///< its step is not the store's
   const DescribedTensor* only = nullptr;  ///< the tensor that was asked for; null: all
   std::vector<TensorFindings> stats;      ///< empty: not asked for
 };

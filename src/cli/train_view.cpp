@@ -167,20 +167,22 @@ void TrainView::on_end(const RunEnd& end) {
   console_.finish_live();
   const std::uint64_t written = end.written_bytes + end.first_written_bytes;
   if (console_.json()) {
-    console_.data(json_line({{"schema", kSchema},
-                             {"event", "end"},
-                             {"step", end.step},
-                             {"committed_step", end.committed_step},
-                             {"stopped", end.stopped},
-                             {"seconds", number(end.seconds)},
-                             {"held_out_loss", number(end.held_out_loss)},
-                             {"steps", end.steps},
-                             {"written_bytes", end.written_bytes},
-                             {"first_written_bytes", end.first_written_bytes},
-                             {"endurance_used", endurance_json(written, endurance_bytes_)},
-                             {"drives", drives_json(end.wear)},
-                             {"wear_notes", end.wear.notes},
-                             {"hash", end.hash}}));
+    console_.data(json_line(
+        {{"schema", kSchema},
+         {"event", "end"},
+         {"step", end.step},
+         {"committed_step", end.committed_step},
+         {"stopped", end.stopped},
+         {"seconds", number(end.seconds)},
+         {"held_out_loss", number(end.held_out_loss)},
+         {"steps", end.steps},
+         {"written_bytes", end.written_bytes},
+         {"first_written_bytes", end.first_written_bytes},
+         {"endurance_used", endurance_json(written, endurance_bytes_)},
+         {"lifetime", lifetime_json(end.lifetime, end.directories, end.step, endurance_bytes_)},
+         {"drives", drives_json(end.wear)},
+         {"wear_notes", end.wear.notes},
+         {"hash", end.hash}}));
     return;
   }
   console_.note(fmt::format("{} after step {} in {}, committed step {}",
@@ -197,6 +199,12 @@ void TrainView::show_wear(const RunEnd& end) {
     text += fmt::format(", {} a step", format_drive_bytes(end.written_bytes / end.steps));
   }
   console_.note(text + endurance_text(written, endurance_bytes_));
+  if (end.lifetime) {
+    for (const std::string& line :
+         lifetime_lines(*end.lifetime, end.directories, end.step, endurance_bytes_)) {
+      console_.note(fmt::format("       {}", line));
+    }
+  }
   for (const std::string& line : wear_lines(end.wear)) {
     console_.note(fmt::format("       {}", line));
   }

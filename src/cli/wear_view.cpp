@@ -14,6 +14,12 @@ double share(std::uint64_t part, std::uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
+/// First versions are in it, and steps that were given up.
+std::optional<std::uint64_t> bytes_a_step(const LifetimeBytes& lifetime, std::uint64_t steps) {
+  if (steps == 0 || !lifetime.is_complete) return std::nullopt;
+  return lifetime.total() / steps;
+}
+
 std::string drive_line(const DriveWear& drive) {
   std::string text = drive.drive + ":";
   if (drive.ours) text += fmt::format(" {} written here,", format_drive_bytes(*drive.ours));
@@ -63,6 +69,43 @@ std::string endurance_text(std::uint64_t bytes, std::uint64_t endurance_bytes) {
 
 json endurance_json(std::uint64_t bytes, std::uint64_t endurance_bytes) {
   return endurance_bytes == 0 ? json() : json(share(bytes, endurance_bytes));
+}
+
+std::vector<std::string> lifetime_lines(const LifetimeBytes& lifetime,
+                                        const std::vector<std::string>& directories,
+                                        std::uint64_t steps, std::uint64_t endurance_bytes) {
+  const std::uint64_t total = lifetime.total();
+  std::string text =
+      fmt::format("{}{} written in the store's life", lifetime.is_complete ? "" : "at least ",
+                  format_drive_bytes(total));
+  if (const auto a_step = bytes_a_step(lifetime, steps)) {
+    text += fmt::format(", {} a step", format_drive_bytes(*a_step));
+  }
+  std::vector<std::string> lines{text + endurance_text(total, endurance_bytes)};
+  for (std::size_t i = 0; i < lifetime.written.size() && directories.size() > 1; ++i) {
+    lines.push_back(
+        fmt::format("{}: {} of it", directories[i], format_drive_bytes(lifetime.written[i])));
+  }
+  if (!lifetime.is_complete) {
+    lines.emplace_back("an earlier build wrote to it, too, and did not count");
+  }
+  return lines;
+}
+
+json lifetime_json(const std::optional<LifetimeBytes>& lifetime,
+                   const std::vector<std::string>& directories, std::uint64_t steps,
+                   std::uint64_t endurance_bytes) {
+  if (!lifetime) return nullptr;
+  json each = json::array();
+  for (std::size_t i = 0; i < lifetime->written.size(); ++i) {
+    each.push_back({{"directory", directories[i]}, {"written_bytes", lifetime->written[i]}});
+  }
+  const auto a_step = bytes_a_step(*lifetime, steps);
+  return {{"written_bytes", lifetime->total()},
+          {"is_complete", lifetime->is_complete},
+          {"bytes_per_step", a_step ? json(*a_step) : json()},
+          {"endurance_used", endurance_json(lifetime->total(), endurance_bytes)},
+          {"directories", each}};
 }
 
 std::vector<std::string> wear_lines(const WearReport& report) {

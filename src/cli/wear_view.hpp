@@ -5,12 +5,14 @@
 /// Threads: pure functions.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "cli/flags.hpp"
+#include "io/store.hpp"
 #include "topo/drive_wear.hpp"
 
 namespace penstock {
@@ -22,6 +24,17 @@ void declare_endurance(Flags& flags, std::uint64_t& bytes);
 [[nodiscard]] std::string endurance_text(std::uint64_t bytes, std::uint64_t endurance_bytes);
 /// The same as a share of 1, or null.
 [[nodiscard]] nlohmann::json endurance_json(std::uint64_t bytes, std::uint64_t endurance_bytes);
+
+/// What was written to a store in its life, in all and, of several directories, to each; a step,
+/// where all of it was counted; as a share of the endurance. `steps`: how many there were.
+[[nodiscard]] std::vector<std::string> lifetime_lines(const LifetimeBytes& lifetime,
+                                                      const std::vector<std::string>& directories,
+                                                      std::uint64_t steps,
+                                                      std::uint64_t endurance_bytes);
+/// The same; null where it is not known.
+[[nodiscard]] nlohmann::json lifetime_json(const std::optional<LifetimeBytes>& lifetime,
+                                           const std::vector<std::string>& directories,
+                                           std::uint64_t steps, std::uint64_t endurance_bytes);
 
 /// One line a drive, what the system counted beside what we wrote, and one for each thing that is
 /// not known.

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -262,6 +263,8 @@ class Engine {
   /// The durable ones, oldest first.
   [[nodiscard]] virtual std::vector<PinSummary> checkpoints() const = 0;
   [[nodiscard]] virtual std::uint32_t checkpoint_room() const = 0;
+  /// What was written to the store since it was made; see Store::lifetime().
+  [[nodiscard]] virtual std::optional<LifetimeBytes> written_in_life() const = 0;
   virtual Status error() const = 0;  ///< the sticky failure, if any
 
  protected:

@@ -81,6 +81,7 @@ class EngineImpl final : public Engine, private CompletionSink {
   Status drop_checkpoint(const std::string& name) override;
   std::vector<PinSummary> checkpoints() const override;
   std::uint32_t checkpoint_room() const override { return store_->geometry().pins; }
+  std::optional<LifetimeBytes> written_in_life() const override { return store_->lifetime(); }
   Status error() const override;
 
  private:

@@ -411,6 +411,8 @@ Status Run::finish(bool stopped) {
   end.first_written_bytes = total.of(Link::kDriveWrite, TrafficKind::kInitial).bytes;
   end.written_bytes = total.of(Link::kDriveWrite).bytes - end.first_written_bytes;
   end.wear = wear_->read(written_bytes());
+  end.directories = store_directories(options_.resources).all();
+  end.lifetime = engine_->written_in_life();
   observer_.on_end(end);
   return ok();
 }

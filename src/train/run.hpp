@@ -13,12 +13,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 #include "io/storage.hpp"
+#include "io/store.hpp"
 #include "topo/drive_wear.hpp"
 #include "train/token_reader.hpp"
 
@@ -129,6 +131,9 @@ struct RunEnd {
   std::uint64_t written_bytes = 0;        ///< to the drive, in these steps
   std::uint64_t first_written_bytes = 0;  ///< before them: first versions, measuring the drive
   WearReport wear;                        ///< what the drive counted in these steps
+  std::vector<std::string> directories;   ///< of the store
+  std::optional<LifetimeBytes>
+      lifetime;      ///< written to them since the store was made; none: scratch
   std::string hash;  ///< of the state, as `inspect --hash` gives it; empty: not computed
 };
 

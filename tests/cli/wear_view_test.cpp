@@ -7,6 +7,7 @@
 #include "cli/store_case.hpp"
 #include "cli/store_wear.hpp"
 #include "cli/train_view.hpp"
+#include "io/counting_storage.hpp"
 
 namespace penstock::test {
 namespace {
@@ -58,10 +59,31 @@ TEST(WearViewTest, ShowsTheShareOfAGivenEndurance) {
   EXPECT_EQ(endurance_text(84'000'000'000, 0), "");
 }
 
+TEST(WearViewTest, ShowsTheLifeOfAStore) {
+  const LifetimeBytes life{{5'000'000'000'000, 7'000'000'000'000}, true};
+  EXPECT_EQ(lifetime_lines(life, {"/a", "/b"}, 1000, 600'000'000'000'000),
+            (Lines{"12 TB written in the store's life, 12 GB a step; 2 % of 600 TB",
+                   "/a: 5 TB of it", "/b: 7 TB of it"}));
+  EXPECT_EQ(lifetime_lines({{5'000'000'000'000}, false}, {"/a"}, 1000, 0),
+            (Lines{"at least 5 TB written in the store's life",
+                   "an earlier build wrote to it, too, and did not count"}));
+  const json shown = lifetime_json(life, {"/a", "/b"}, 0, 24'000'000'000'000);
+  EXPECT_EQ(shown["written_bytes"], 12'000'000'000'000);
+  EXPECT_EQ(shown["is_complete"], true);
+  EXPECT_TRUE(shown["bytes_per_step"].is_null()) << "there was no step";
+  EXPECT_EQ(shown["endurance_used"], 0.5);
+  EXPECT_EQ(shown["directories"][1]["directory"], "/b");
+  EXPECT_EQ(shown["directories"][1]["written_bytes"], 7'000'000'000'000);
+  EXPECT_EQ(lifetime_json(life, {"/a", "/b"}, 1000, 0)["bytes_per_step"], 12'000'000'000);
+  EXPECT_TRUE(lifetime_json({}, {"/a"}, 5, 1).is_null());
+}
+
 TEST(TrainViewTest, EndsWithATableOfWear) {
   RunEnd end;
   end.step = 70;
   end.steps = 70;
+  end.directories = {"/a"};
+  end.lifetime = LifetimeBytes{{140'000'000'000}, true};
   end.written_bytes = 84'000'000'000;
   end.first_written_bytes = 2'000'000'000;
   end.wear = two_drives();
@@ -73,6 +95,10 @@ TEST(TrainViewTest, EndsWithATableOfWear) {
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("wear   86 GB written, 1.2 GB a step; 0.0143 % of 600 TB\n"),
             std::string::npos)
+      << text;
+  EXPECT_NE(
+      text.find("       140 GB written in the store's life, 2 GB a step; 0.0233 % of 600 TB\n"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("       nvme0n1: 59 GB written here, the system counted 60 GB"),
             std::string::npos)
@@ -88,6 +114,8 @@ TEST(TrainViewTest, EndsWithATableOfWear) {
   EXPECT_EQ(value["steps"], 70);
   EXPECT_TRUE(value["endurance_used"].is_null());
   EXPECT_EQ(value["drives"].size(), 2U);
+  EXPECT_EQ(value["lifetime"]["written_bytes"], 140'000'000'000);
+  EXPECT_EQ(value["lifetime"]["bytes_per_step"], 2'000'000'000);
 }
 
 class StoreWearTest : public StoreCase {};
@@ -107,9 +135,30 @@ TEST_F(StoreWearTest, ComesFromTheLayout) {
   EXPECT_EQ(wear["most_bytes"], most);
   EXPECT_EQ(wear["endurance_used"], static_cast<double>(most) / 1e9);
   EXPECT_NE(wear["drives"].empty(), wear["notes"].empty()) << "a drive, or why there is none";
+  EXPECT_TRUE(wear["lifetime"].is_null()) << "this store's maker did not count";
   const Outcome text = run_cli({"inspect", directory_.c_str(), "--endurance", "1GB"});
   EXPECT_NE(text.out.find("wear        at most "), std::string::npos) << text.out;
   EXPECT_NE(text.out.find(" % of 1 GB"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("was not counted"), std::string::npos) << text.out;
+}
+
+TEST_F(StoreWearTest, TheLifeIsWhatWasCounted) {
+  auto counting = std::make_unique<CountingStorage>(make_posix_storage());
+  const CountingStorage& counted = *counting;
+  storage_ = std::move(counting);
+  make_store({16384, 23616});
+  commit_next(kFirstStep + 1);
+  store_.reset();
+  const std::uint64_t bytes = counted.written_bytes(directory_);
+  const Outcome outcome = run_cli({"inspect", directory_.c_str(), "--json", "--endurance", "1GB"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.err;
+  const json life = json::parse(outcome.out)["wear"]["lifetime"];
+  EXPECT_EQ(life["written_bytes"], bytes);
+  EXPECT_EQ(life["bytes_per_step"], bytes / (kFirstStep + 1));
+  EXPECT_EQ(life["endurance_used"], static_cast<double>(bytes) / 1e9);
+  EXPECT_EQ(life["directories"][0]["directory"], directory_);
+  const Outcome text = run_cli({"inspect", directory_.c_str()});
+  EXPECT_NE(text.out.find(" written in the store's life, "), std::string::npos) << text.out;
 }
 
 TEST_F(StoreWearTest, RefusesAnEnduranceThatIsNone) {

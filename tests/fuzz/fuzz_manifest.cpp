@@ -96,6 +96,27 @@ void try_manifest(std::span<const std::byte> bytes) {
   open_as_store(manifest.value(), layout.value(), bytes);
 }
 
+/// The record behind a manifest, which the input is in place of from its number of files on; where
+/// that number fits, the record's hash is made right.
+void try_lifetime(std::span<const std::byte> input) {
+  constexpr std::size_t kManifest = 208, kHead = 24;
+  std::vector<std::byte> file(kManifest + kHead + std::max<std::size_t>(input.size(), 4));
+  const std::uint64_t length = kManifest;
+  std::memcpy(file.data() + kLengthOffset, &length, sizeof length);
+  std::memcpy(file.data() + kManifest, "PNSTKLIF",
+              8);  // the manifest's hash is zero, as it is here
+  std::copy(input.begin(), input.end(), file.begin() + kManifest + kHead);
+  std::uint32_t files = 0;
+  std::memcpy(&files, file.data() + kManifest + kHead, sizeof files);
+  const std::uint64_t bytes = lifetime_record_bytes(files);
+  if (bytes <= file.size() - kManifest) seal(std::span(file).subspan(kManifest, bytes));
+  const auto found = find_lifetime(file);
+  if (!found) return;
+  std::vector<std::byte> again(file.begin(), file.begin() + kManifest);
+  append_lifetime(again, *found);
+  must(std::equal(again.begin(), again.end(), file.begin()), "a record is written in one way only");
+}
+
 }  // namespace
 }  // namespace penstock::fuzz
 
@@ -103,6 +124,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   using penstock::fuzz::seal;
   const auto input = penstock::fuzz::bytes_of(data, bytes);
   penstock::fuzz::try_manifest(input);
+  penstock::fuzz::try_lifetime(input);
   std::vector<std::byte> frame(std::max<std::size_t>(bytes, 192) + 16);
   std::copy(input.begin(), input.end(), frame.begin());
   std::memcpy(frame.data(), "PNSTKMAN", 8);

@@ -82,6 +82,7 @@ class FakeEngine final : public Engine {
   Status drop_checkpoint(const std::string&) override { return ok(); }
   [[nodiscard]] std::vector<PinSummary> checkpoints() const override { return {}; }
   [[nodiscard]] std::uint32_t checkpoint_room() const override { return 0; }
+  [[nodiscard]] std::optional<LifetimeBytes> written_in_life() const override { return {}; }
   [[nodiscard]] Status error() const override { return ok(); }
 
  private:

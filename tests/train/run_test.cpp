@@ -375,6 +375,12 @@ TEST_P(RunTest, CountsWhatItWrites) {
     }
     EXPECT_NE(run->end.wear.drives.empty(), run->end.wear.notes.empty());
   }
+  // The second run knows what the first one wrote, and its store says so.
+  ASSERT_TRUE(first.end.lifetime && second.end.lifetime);
+  EXPECT_GE(first.end.lifetime->total(), first.end.written_bytes + first.end.first_written_bytes);
+  EXPECT_GE(second.end.lifetime->total(), first.end.lifetime->total() + second.end.written_bytes);
+  EXPECT_TRUE(second.end.lifetime->is_complete);
+  EXPECT_EQ(store.value()->lifetime(), second.end.lifetime);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RunTest, ::testing::Values("nano", "nano-gpt2"),
