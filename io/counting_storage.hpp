@@ -68,6 +68,7 @@ class CountingStorage final : public Storage {
   }
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override;
   Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override;
+  void begin_writeback(const std::string& path) override { inner_->begin_writeback(path); }
   Status sync_file(const std::string& path) override { return inner_->sync_file(path); }
   Status rename(const std::string& from, const std::string& to) override {
     return inner_->rename(from, to);

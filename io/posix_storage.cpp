@@ -114,6 +114,7 @@ class PosixStorage final : public Storage {
                                            std::uint64_t max_bytes) override;
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override;
   Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override;
+  void begin_writeback(const std::string& path) override;
   Status sync_file(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& path) override;
@@ -376,10 +377,17 @@ Status PosixStorage::overwrite_file(const std::string& path, std::span<const std
                       bytes.size());
 }
 
+void PosixStorage::begin_writeback(const std::string& path) {
+  const auto opened = PosixFile::open(path, {.write = false, .direct = false});
+  // What fails is found by sync_file(): without a wait this call takes no error of a page away.
+  if (opened) (void)::sync_file_range(opened.value()->descriptor(), 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
 Status PosixStorage::sync_file(const std::string& path) {
   auto opened = PosixFile::open(path, {.write = false, .direct = false});
   if (!opened) return std::move(opened).error();
-  if (::fsync(opened.value()->descriptor()) == 0) return ok();
+  // The length is made durable with the data; times are not, which would cost a journal's commit.
+  if (::fdatasync(opened.value()->descriptor()) == 0) return ok();
   return posix_error("sync", path, errno);
 }
 

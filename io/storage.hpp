@@ -106,6 +106,9 @@ class Storage {
   /// Over the first bytes of a file that exists; what follows them stays. Takes no space where the
   /// file is as long.
   virtual Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) = 0;
+  /// Lets the system begin to write out a file, so that the drive has something to do until
+  /// sync_file(), which alone makes anything durable and reports what fails here.
+  virtual void begin_writeback(const std::string& path) { static_cast<void>(path); }
   virtual Status sync_file(const std::string& path) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status remove(const std::string& path) = 0;

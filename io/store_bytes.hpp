@@ -34,6 +34,7 @@ class Writer {
     used_ += bytes;
   }
   void seek(std::size_t offset) { used_ = offset; }
+  [[nodiscard]] std::size_t used() const { return used_; }
 
   /// Ends the buffer with the hash of all before.
   void seal() {

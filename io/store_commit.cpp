@@ -86,36 +86,25 @@ Status StoreImpl::settle() {
   return ok();
 }
 
-Result<std::vector<std::byte>> StoreImpl::encode(const CommitRecord& record,
-                                                 std::span<const SlotEntry> entries,
-                                                 std::uint64_t sequence) const {
-  Manifest manifest;
-  manifest.uuid = parts_.uuid;
-  manifest.sums_uuid = parts_.sums_uuid;
-  manifest.sequence = sequence;
-  manifest.rank = parts_.options.ranks.rank;
-  manifest.rank_count = parts_.options.ranks.count;
-  manifest.record = record;
-  manifest.table.reserve(entries.size());
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const std::uint32_t file = parts_.layout.deal.place(entries[i].slot).file;
-    manifest.table.push_back({entries[i], file});
-    // Bits of empty sections carry nothing, so they are stored in one way only.
-    manifest.table.back().entry.written &= written_mask(parts_.geometry.blocks[i]);
-  }
-  auto bytes = encode_manifest(manifest, parts_.geometry);
-  if (bytes) add_lifetime(bytes.value());
-  return bytes;
-}
-
-/// The manifest's own two copies, which are about to be written, are in the count.
-void StoreImpl::add_lifetime(std::vector<std::byte>& manifest) const {
+Result<std::span<const std::byte>> StoreImpl::encode(const CommitRecord& record,
+                                                     std::span<const SlotEntry> entries,
+                                                     std::uint64_t sequence) {
+  Manifest head;
+  head.uuid = parts_.uuid;
+  head.sums_uuid = parts_.sums_uuid;
+  head.sequence = sequence;
+  head.rank = parts_.options.ranks.rank;
+  head.rank_count = parts_.options.ranks.count;
+  head.record = record;
   std::optional<LifetimeBytes> lifetime = parts_.lifetime.read();
-  if (!lifetime) return;
-  const std::uint64_t bytes = manifest.size() + lifetime_record_bytes(lifetime->written.size());
-  lifetime->written.front() += bytes;
-  lifetime->written[lifetime->written.size() > 1 ? 1 : 0] += bytes;
-  append_lifetime(manifest, *lifetime);
+  if (lifetime) {  // the manifest's own copies, which are about to be written, are in the count
+    std::vector<std::uint64_t>& written = lifetime->written;
+    const std::uint64_t bytes =
+        manifest_bytes(parts_.geometry, record.blob.size()) + lifetime_record_bytes(written.size());
+    written.front() += bytes;
+    written[written.size() > 1 ? 1 : 0] += bytes;
+  }
+  return encoder_.encode(head, entries, lifetime);
 }
 
 Status StoreImpl::sync_files() {
@@ -155,7 +144,8 @@ Status StoreImpl::write_manifest(const CommitRecord& record, std::span<const Slo
   PENSTOCK_CHECK_OK(check_place());
   PENSTOCK_CHECK_OK(write_copies({"", sequence_, 'a', false}, bytes.value()));
   if (!parts_.options.faults.skip_directory_sync) PENSTOCK_CHECK_OK(sync_directories());
-  prepared_ = Prepared{record, {entries.begin(), entries.end()}, sequence_++};
+  prepared_ = Prepared{record, sequence_++};
+  prepared_entries_.assign(entries.begin(), entries.end());
   return ok();
 }
 
@@ -163,7 +153,7 @@ void StoreImpl::take_prepared() {
   const std::optional<std::uint64_t> previous =
       has_commit_ ? std::optional(committed_sequence_) : std::nullopt;
   record_ = std::move(prepared_->record);
-  entries_ = std::move(prepared_->entries);
+  std::swap(entries_, prepared_entries_);
   committed_sequence_ = prepared_->sequence;
   prepared_.reset();
   has_commit_ = true;
@@ -175,12 +165,10 @@ std::size_t most_manifests(const StoreGeometry& geometry) {
   return kCommits + (geometry.pins > 0 ? geometry.pins + 1 : 0);
 }
 
-Result<std::uint64_t> longest_manifest(const StoreGeometry& geometry, std::uint64_t blob_bytes) {
-  Manifest manifest;
-  manifest.table.resize(geometry.blocks.size());
-  PENSTOCK_TAKE(bytes, encode_manifest(manifest, geometry));
-  return round_up(bytes.size() + blob_bytes + lifetime_record_bytes(geometry.drives.size()),
-                  kPageBytes);
+std::uint64_t longest_manifest(const StoreGeometry& geometry, std::uint64_t blob_bytes) {
+  return round_up(
+      manifest_bytes(geometry, blob_bytes) + lifetime_record_bytes(geometry.drives.size()),
+      kPageBytes);
 }
 
 /// Files that others gave the names of manifests stay as they are.
@@ -211,7 +199,7 @@ Status StoreImpl::reserve_manifests() {
     return kept.ok();
   });
   PENSTOCK_CHECK_OK(std::move(kept));
-  PENSTOCK_TAKE(each, longest_manifest(parts_.geometry, kUsualBlobBytes));
+  const std::uint64_t each = longest_manifest(parts_.geometry, kUsualBlobBytes);
   for (const char copy : {'a', 'b'}) {
     const auto in_use = static_cast<std::size_t>(std::count_if(
         names_.begin(), names_.end(), [&](const ManifestName& name) { return name.copy == copy; }));
@@ -221,7 +209,7 @@ Status StoreImpl::reserve_manifests() {
   return sync_directories();
 }
 
-/// Both copies, whole or not at all.
+/// Both copies, whole or not at all. The drive writes the one while the other is handed over.
 Status StoreImpl::write_copies(ManifestName name, std::span<const std::byte> bytes) {
   const auto path = [&](char copy) {
     name.copy = copy;
@@ -233,6 +221,7 @@ Status StoreImpl::write_copies(ManifestName name, std::span<const std::byte> byt
     PENSTOCK_TAKE(file, spares_.write(copy, bytes));
     written.push_back(std::move(file));
   }
+  for (const std::string& file : written) PENSTOCK_CHECK_OK(parts_.storage.sync_file(file));
   PENSTOCK_CHECK_OK(parts_.storage.rename(written[0], path('a')));
   PENSTOCK_CHECK_OK(parts_.storage.rename(written[1], path('b')));
   std::erase_if(names_, [&](const ManifestName& other) {

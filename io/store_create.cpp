@@ -37,9 +37,8 @@ std::string parent_of(const std::string& directory) {
 }
 
 /// The most that manifests will need.
-Result<std::uint64_t> manifests_bound(const StoreGeometry& geometry) {
-  PENSTOCK_TAKE(each, longest_manifest(geometry, kMaxBlobBytes));
-  return each * most_manifests(geometry);
+std::uint64_t manifests_bound(const StoreGeometry& geometry) {
+  return longest_manifest(geometry, kMaxBlobBytes) * most_manifests(geometry);
 }
 
 /// What one directory of the store takes, and what of it is there already.
@@ -274,8 +273,7 @@ Status reserve(Storage& storage, FileId file, const Need& need, std::uint64_t fi
 Result<std::unique_ptr<Store>> create_durable(Storage& storage, const StoreDirectories& directories,
                                               const StoreGeometry& geometry, StoreLayout layout,
                                               const StoreOptions& options) {
-  auto manifests = manifests_bound(geometry);
-  if (!manifests) return std::move(manifests).error();
+  const std::uint64_t manifests = manifests_bound(geometry);
   LifetimeCounter lifetime(storage, directories);
   lifetime.begin_life();
   std::vector<Site> sites(directories.size());
@@ -290,7 +288,7 @@ Result<std::unique_ptr<Store>> create_durable(Storage& storage, const StoreDirec
                   layout.deal.share_of(static_cast<std::uint32_t>(i), geometry.blocks.size()) *
                       layout.slot_bytes
             : bytes;
-    sites[i] = {i, {bytes, reserved, copies * manifests.value(), 0}};
+    sites[i] = {i, {bytes, reserved, copies * manifests, 0}};
     auto there = storage.exists(directories[i]);
     if (!there) return std::move(there).error();
     if (there.value()) continue;  // before anything is made
@@ -320,10 +318,9 @@ Result<std::unique_ptr<Store>> create_durable(Storage& storage, const StoreDirec
   auto names = list_manifests(storage, directories);
   if (!names) return std::move(names).error();
   const StoreUuid sums_uuid = options.copy.is_copy ? options.copy.sums_uuid : uuid;
-  auto store = std::make_unique<StoreImpl>(
-      StoreImpl::Parts{storage, directories, std::move(files), uuid, sums_uuid, geometry,
-                       std::move(layout), std::move(file_bytes), options, true,
-                       std::move(lifetime)});
+  auto store = std::make_unique<StoreImpl>(StoreImpl::Parts{
+      storage, directories, std::move(files), uuid, sums_uuid, geometry, std::move(layout),
+      std::move(file_bytes), options, true, std::move(lifetime)});
   store->adopt_names(std::move(names).value());
   PENSTOCK_CHECK_OK(store->reserve_manifests());
   return std::unique_ptr<Store>(std::move(store));

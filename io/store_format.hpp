@@ -75,6 +75,7 @@
 
 #include "base/result.hpp"
 #include "io/store.hpp"
+#include "io/store_layout.hpp"
 
 namespace penstock {
 
@@ -131,9 +132,29 @@ Result<DataHeader> decode_header(std::span<const std::byte> page, std::string_vi
 /// Same geometry in, so the caller has checked it with plan_layout() and `table` has one entry per
 /// block; kArgument when the blob or the whole is too long.
 Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest);
-/// The same with a geometry that is not the manifest's own: of a large store it is large, too.
-Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest,
-                                               const StoreGeometry& geometry);
+/// Length of a manifest with a blob of `blob_bytes`.
+[[nodiscard]] std::uint64_t manifest_bytes(const StoreGeometry& geometry, std::uint64_t blob_bytes);
+
+/// Encodes the manifests of one store, one after the other, in memory that it keeps, for it is much
+/// (10 MB for 1e5 blocks): what is the same in all of them is written once.
+class ManifestEncoder {
+ public:
+  /// Both outlive it and stay as they are.
+  ManifestEncoder(const StoreGeometry& geometry, const StoreLayout& layout)
+      : geometry_(geometry), layout_(layout) {}
+
+  /// A manifest and the record behind it. `head` without geometry and table; one entry per block.
+  /// The bytes stay as they are until the next call. Errors as encode_manifest().
+  Result<std::span<const std::byte>> encode(const Manifest& head,
+                                            std::span<const SlotEntry> entries,
+                                            const std::optional<LifetimeBytes>& lifetime);
+
+ private:
+  const StoreGeometry& geometry_;
+  const StoreLayout& layout_;
+  std::vector<std::byte> bytes_;
+  std::uint64_t lasting_end_ = 0;  // of what is the same in all; 0: not yet written
+};
 /// The manifest at the beginning of a file; the file may be longer. All of it where that is
 /// unclear.
 std::span<const std::byte> manifest_in(std::span<const std::byte> file);

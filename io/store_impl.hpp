@@ -126,7 +126,8 @@ Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& di
 /// one more.
 [[nodiscard]] std::size_t most_manifests(const StoreGeometry& geometry);
 /// Length of one with a blob of `blob_bytes` and the record behind it, in whole pages.
-Result<std::uint64_t> longest_manifest(const StoreGeometry& geometry, std::uint64_t blob_bytes);
+[[nodiscard]] std::uint64_t longest_manifest(const StoreGeometry& geometry,
+                                             std::uint64_t blob_bytes);
 
 void add_note(std::string& note, const std::string& sentence);
 
@@ -154,7 +155,9 @@ class StoreImpl final : public Store {
     LifetimeCounter lifetime = {};
   };
   explicit StoreImpl(Parts parts)
-      : parts_(std::move(parts)), spares_(parts_.storage, parts_.directories) {}
+      : parts_(std::move(parts)),
+        encoder_(parts_.geometry, parts_.layout),
+        spares_(parts_.storage, parts_.directories) {}
 
   /// What open() found.
   void adopt(CommitRecord record, std::uint64_t sequence, std::vector<SlotEntry> entries,
@@ -218,10 +221,9 @@ class StoreImpl final : public Store {
   Status forget_foreign();
   Status sync_files();
   Status check_place() const;
-  void add_lifetime(std::vector<std::byte>& manifest) const;
-  Result<std::vector<std::byte>> encode(const CommitRecord& record,
-                                        std::span<const SlotEntry> entries,
-                                        std::uint64_t sequence) const;
+  Result<std::span<const std::byte>> encode(const CommitRecord& record,
+                                            std::span<const SlotEntry> entries,
+                                            std::uint64_t sequence);
   Status write_copies(ManifestName name, std::span<const std::byte> bytes);
   Status sync_directories();
   Status write_pin(const std::string& name);
@@ -231,12 +233,13 @@ class StoreImpl final : public Store {
 
   struct Prepared {
     CommitRecord record;
-    std::vector<SlotEntry> entries;
     std::uint64_t sequence = 0;
   };
 
   Parts parts_;
-  std::optional<Prepared> prepared_;  // durable, and not yet what counts
+  ManifestEncoder encoder_;
+  std::optional<Prepared> prepared_;         // durable, and not yet what counts
+  std::vector<SlotEntry> prepared_entries_;  // kept: a commit of a large store allocates nothing
   CommitRecord record_;
   std::vector<SlotEntry> entries_;
   bool has_commit_ = false;

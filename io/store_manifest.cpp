@@ -20,6 +20,7 @@ constexpr std::string_view kManifestMagic = "PNSTKMAN";
 constexpr std::string_view kLifetimeMagic = "PNSTKLIF";
 constexpr std::uint64_t kLifetimeFixedBytes = 32;
 constexpr std::uint64_t kManifestFixedBytes = 192;
+constexpr std::uint64_t kUsedFixedBytes = 156;  // the rest is zero
 constexpr std::uint64_t kSectionFixedBytes = 12;
 constexpr std::uint32_t kMaxRanks = 1U << 20;
 
@@ -33,18 +34,6 @@ std::uint64_t block_bytes(std::uint64_t sections) {
 }
 std::uint64_t entry_bytes(std::uint64_t sections) {
   return 24 + 8 * sections;
-}
-
-std::uint64_t manifest_bytes(const Manifest& manifest, const StoreGeometry& geometry) {
-  const std::uint64_t sections = geometry.sections.size();
-  std::uint64_t bytes = kManifestFixedBytes + kHashBytes + geometry.drives.size() * 4;
-  for (const SectionSpec& section : geometry.sections) {
-    bytes += kSectionFixedBytes + section.name.size() + section.codec.size();
-  }
-  bytes += geometry.blocks.size() * block_bytes(sections);
-  bytes += geometry.spill_bytes.size() * 8;
-  bytes += geometry.description.size() + manifest.record.blob.size();
-  return bytes + manifest.table.size() * entry_bytes(sections);
 }
 
 void write_fixed(Writer& writer, const Manifest& manifest, const StoreGeometry& geometry,
@@ -72,8 +61,52 @@ void write_fixed(Writer& writer, const Manifest& manifest, const StoreGeometry& 
   writer.number(geometry.pins);
   writer.number(manifest.rank);
   writer.number(manifest.rank_count);
-  writer.seek(kManifestFixedBytes);  // the rest is zero already
+  constexpr std::byte kZeros[kManifestFixedBytes - kUsedFixedBytes] = {};
+  writer.raw(kZeros, sizeof kZeros);
+}
+
+/// What is the same in all manifests of a store: behind the fixed part, up to the blob.
+void write_geometry(Writer& writer, const StoreGeometry& geometry) {
   for (const std::uint32_t share : geometry.drives) writer.number(share);
+  for (const SectionSpec& section : geometry.sections) {
+    writer.number(static_cast<std::uint16_t>(section.name.size()));
+    writer.number(static_cast<std::uint16_t>(section.codec.size()));
+    writer.number(section.tile_bytes);
+    writer.number(static_cast<std::uint32_t>(section.is_mutable ? 1 : 0));
+    writer.text(section.name);
+    writer.text(section.codec);
+  }
+  for (const BlockGeometry& block : geometry.blocks) {
+    writer.number(block.key);
+    writer.number(static_cast<std::uint32_t>(block.frozen ? 1 : 0));
+    writer.number(std::uint32_t{0});
+    for (const std::uint64_t length : block.lengths) writer.number(length);
+  }
+  for (const std::uint64_t length : geometry.spill_bytes) writer.number(length);
+  writer.text(geometry.description);
+}
+
+void write_entry(Writer& writer, const SlotEntry& entry, std::uint32_t file_index,
+                 std::uint32_t written, std::size_t sections) {
+  writer.number(entry.slot);
+  writer.number(file_index);
+  writer.number(entry.version);
+  writer.number(written);
+  writer.number(std::uint32_t{0});
+  writer.raw(entry.roots, 8 * sections);
+}
+
+Status check_lengths(const Manifest& manifest, const StoreGeometry& geometry, std::size_t entries,
+                     std::uint64_t bytes) {
+  if (manifest.record.blob.size() <= kMaxBlobBytes && bytes <= kMaxManifestBytes &&
+      entries == geometry.blocks.size()) {
+    return ok();
+  }
+  return make_error(Errc::kArgument,
+                    fmt::format("a manifest of {} bytes with a blob of {} for {} of {} blocks is "
+                                "beyond the limits ({} and {})",
+                                bytes, manifest.record.blob.size(), entries, geometry.blocks.size(),
+                                kMaxManifestBytes, kMaxBlobBytes));
 }
 
 Status read_sections(Reader& reader, const Counts& counts, Manifest& manifest,
@@ -211,51 +244,54 @@ Result<Counts> read_fixed(Reader& reader, std::uint64_t size, Manifest& manifest
 
 }  // namespace
 
-Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest) {
-  return encode_manifest(manifest, manifest.geometry);
+std::uint64_t manifest_bytes(const StoreGeometry& geometry, std::uint64_t blob_bytes) {
+  const std::uint64_t sections = geometry.sections.size();
+  std::uint64_t bytes = kManifestFixedBytes + kHashBytes + geometry.drives.size() * 4;
+  for (const SectionSpec& section : geometry.sections) {
+    bytes += kSectionFixedBytes + section.name.size() + section.codec.size();
+  }
+  bytes += geometry.blocks.size() * (block_bytes(sections) + entry_bytes(sections));
+  return bytes + geometry.spill_bytes.size() * 8 + geometry.description.size() + blob_bytes;
 }
 
-Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest,
-                                               const StoreGeometry& geometry) {
-  const std::uint64_t bytes = manifest_bytes(manifest, geometry);
-  if (manifest.record.blob.size() > kMaxBlobBytes || bytes > kMaxManifestBytes ||
-      manifest.table.size() != geometry.blocks.size()) {
-    return make_error(Errc::kArgument,
-                      fmt::format("a manifest of {} bytes with a blob of {} for {} of {} blocks is "
-                                  "beyond the limits ({} and {})",
-                                  bytes, manifest.record.blob.size(), manifest.table.size(),
-                                  geometry.blocks.size(), kMaxManifestBytes, kMaxBlobBytes));
-  }
+Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest) {
+  const StoreGeometry& geometry = manifest.geometry;
+  const std::uint64_t bytes = manifest_bytes(geometry, manifest.record.blob.size());
+  PENSTOCK_CHECK_OK(check_lengths(manifest, geometry, manifest.table.size(), bytes));
   std::vector<std::byte> out(bytes);
   Writer writer(out);
   write_fixed(writer, manifest, geometry, bytes);
-  for (const SectionSpec& section : geometry.sections) {
-    writer.number(static_cast<std::uint16_t>(section.name.size()));
-    writer.number(static_cast<std::uint16_t>(section.codec.size()));
-    writer.number(section.tile_bytes);
-    writer.number(static_cast<std::uint32_t>(section.is_mutable ? 1 : 0));
-    writer.text(section.name);
-    writer.text(section.codec);
-  }
-  for (const BlockGeometry& block : geometry.blocks) {
-    writer.number(block.key);
-    writer.number(static_cast<std::uint32_t>(block.frozen ? 1 : 0));
-    writer.number(std::uint32_t{0});
-    for (const std::uint64_t length : block.lengths) writer.number(length);
-  }
-  for (const std::uint64_t length : geometry.spill_bytes) writer.number(length);
-  writer.text(geometry.description);
+  write_geometry(writer, geometry);
   writer.raw(manifest.record.blob.data(), manifest.record.blob.size());
   for (const ManifestEntry& line : manifest.table) {
-    writer.number(line.entry.slot);
-    writer.number(line.file_index);
-    writer.number(line.entry.version);
-    writer.number(line.entry.written);
-    writer.number(std::uint32_t{0});
-    for (std::size_t s = 0; s < geometry.sections.size(); ++s) writer.number(line.entry.roots[s]);
+    write_entry(writer, line.entry, line.file_index, line.entry.written, geometry.sections.size());
   }
   writer.seal();
   return out;
+}
+
+Result<std::span<const std::byte>> ManifestEncoder::encode(
+    const Manifest& head, std::span<const SlotEntry> entries,
+    const std::optional<LifetimeBytes>& lifetime) {
+  const std::uint64_t bytes = manifest_bytes(geometry_, head.record.blob.size());
+  PENSTOCK_CHECK_OK(check_lengths(head, geometry_, entries.size(), bytes));
+  bytes_.resize(bytes);
+  Writer writer(bytes_);
+  write_fixed(writer, head, geometry_, bytes);
+  if (lasting_end_ == 0) {
+    write_geometry(writer, geometry_);
+    lasting_end_ = writer.used();
+  }
+  writer.seek(lasting_end_);
+  writer.raw(head.record.blob.data(), head.record.blob.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    // Bits of empty sections carry nothing, so they are stored in one way only.
+    write_entry(writer, entries[i], layout_.deal.place(entries[i].slot).file,
+                entries[i].written & written_mask(geometry_.blocks[i]), geometry_.sections.size());
+  }
+  writer.seal();
+  if (lifetime) append_lifetime(bytes_, *lifetime);
+  return std::span<const std::byte>(bytes_);
 }
 
 std::span<const std::byte> manifest_in(std::span<const std::byte> file) {

@@ -104,7 +104,7 @@ Result<std::string> ManifestSpares::write(char copy, std::span<const std::byte> 
   if (!is_new) of(copy).pop_back();
   PENSTOCK_CHECK_OK(is_new ? storage_.write_file(path, bytes)
                            : storage_.overwrite_file(path, bytes));
-  PENSTOCK_CHECK_OK(storage_.sync_file(path));
+  storage_.begin_writeback(path);
   return path;
 }
 

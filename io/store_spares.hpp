@@ -48,9 +48,9 @@ class ManifestSpares {
   /// Empty files with long names, where the directory needs them for its own size.
   Status hold_names(char copy);
 
-  /// A file with these bytes, which are durable: a spare written over, or where there is none, a
-  /// new file. The caller gives it its name; otherwise it is a spare when the store is opened
-  /// again.
+  /// A file with these bytes, on their way to the drive: a spare written over, or where there is
+  /// none, a new file. The caller syncs it and gives it its name; otherwise it is a spare when the
+  /// store is opened again.
   Result<std::string> write(char copy, std::span<const std::byte> bytes);
   /// The file of this path becomes a spare, or goes where there are enough.
   Status give(char copy, const std::string& path);

@@ -77,6 +77,20 @@ TEST_F(SimPowerLossTest, UnsyncedPagesAreSometimesLostSometimesKeptSometimesTorn
   EXPECT_GT(seen.size(), 8U) << "tears of many sizes must occur";
 }
 
+TEST_F(SimPowerLossTest, WhatOnlyBeganToBeWrittenOutMayBeLost) {
+  durable_file("/f");
+  ASSERT_TRUE(world_->overwrite_file("/f", new_.span()).ok());
+  world_->begin_writeback("/f");
+  std::set<std::size_t> seen;
+  for (std::uint64_t seed = 0; seed < kImages; ++seed) {
+    seen.insert(new_pages(*world_->after_power_loss(timeline_, seed), "/f"));
+  }
+  EXPECT_TRUE(seen.contains(0));
+  EXPECT_GT(seen.size(), 8U);
+  ASSERT_TRUE(world_->sync_file("/f").ok());
+  EXPECT_EQ(new_pages(*world_->after_power_loss(timeline_, 3), "/f"), 16U);
+}
+
 TEST_F(SimPowerLossTest, SyncedPagesAreNeverLost) {
   const FileId file = durable_file("/f");
   ASSERT_TRUE(world_->write_at(file, 0, new_.span()).ok());
