@@ -10,30 +10,21 @@ std::string directory_of(const std::string& path) {
   return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
 }
 
-class CountingQueue final : public StorageQueue {
+class CountingQueue final : public ForwardingQueue {
  public:
-  CountingQueue(std::unique_ptr<StorageQueue> inner, WrittenBytes& written)
-      : inner_(std::move(inner)), written_(written) {}
+  CountingQueue(std::unique_ptr<StorageQueue> under, WrittenBytes& written)
+      : ForwardingQueue(std::move(under)), written_(written) {}
 
   Status submit(std::span<const IoRequest> requests) noexcept override {
-    Status submitted = inner_->submit(requests);
+    Status submitted = under_->submit(requests);
     if (!submitted) return submitted;
     for (const IoRequest& request : requests) {
       if (request.op == IoOp::kWrite) written_.add(request.file, request.bytes);
     }
     return submitted;
   }
-  std::size_t drop_queued() noexcept override { return inner_->drop_queued(); }
-  Status drain(std::uint64_t timeout_ns) noexcept override { return inner_->drain(timeout_ns); }
-  IoStats stats() const noexcept override { return inner_->stats(); }
-  std::size_t drive_stats(std::span<DriveStats> into) const noexcept override {
-    return inner_->drive_stats(into);
-  }
-  std::string backend() const override { return inner_->backend(); }
-  std::string backend_reason() const override { return inner_->backend_reason(); }
 
  private:
-  std::unique_ptr<StorageQueue> inner_;
   WrittenBytes& written_;
 };
 
@@ -67,38 +58,38 @@ std::uint64_t WrittenBytes::of(const std::string& directory) const {
 }
 
 Result<FileId> CountingStorage::open(const std::string& path, const OpenOptions& options) {
-  auto file = inner_->open(path, options);
+  auto file = under_.open(path, options);
   if (file) written_.opened(file.value(), options.temporary ? path : directory_of(path));
   return file;
 }
 
 Status CountingStorage::close(FileId file) {
   written_.closed(file);
-  return inner_->close(file);
+  return under_.close(file);
 }
 
 Status CountingStorage::write_at(FileId file, std::uint64_t offset_bytes,
                                  std::span<const std::byte> from) {
-  Status done = inner_->write_at(file, offset_bytes, from);
+  Status done = under_.write_at(file, offset_bytes, from);
   if (done) written_.add(file, from.size());
   return done;
 }
 
 Status CountingStorage::write_file(const std::string& path, std::span<const std::byte> bytes) {
-  Status done = inner_->write_file(path, bytes);
+  Status done = under_.write_file(path, bytes);
   if (done) written_.add(directory_of(path), bytes.size());
   return done;
 }
 
 Status CountingStorage::overwrite_file(const std::string& path, std::span<const std::byte> bytes) {
-  Status done = inner_->overwrite_file(path, bytes);
+  Status done = under_.overwrite_file(path, bytes);
   if (done) written_.add(directory_of(path), bytes.size());
   return done;
 }
 
 Result<std::unique_ptr<StorageQueue>> CountingStorage::make_queue(CompletionSink& sink,
                                                                   const QueueOptions& options) {
-  PENSTOCK_TAKE(queue, inner_->make_queue(sink, options));
+  PENSTOCK_TAKE(queue, under_.make_queue(sink, options));
   return std::unique_ptr<StorageQueue>(std::make_unique<CountingQueue>(std::move(queue), written_));
 }
 

@@ -7,29 +7,19 @@ namespace penstock::testing {
 namespace {
 
 /// A queue that found out at a transfer that a file takes no direct I/O.
-class RefusedQueue final : public StorageQueue {
+class RefusedQueue final : public ForwardingQueue {
  public:
-  explicit RefusedQueue(std::unique_ptr<StorageQueue> under) : under_(std::move(under)) {}
-  Status submit(std::span<const IoRequest> requests) noexcept override {
-    return under_->submit(requests);
-  }
-  std::size_t drop_queued() noexcept override { return under_->drop_queued(); }
-  Status drain(std::uint64_t timeout_ns) noexcept override { return under_->drain(timeout_ns); }
+  using ForwardingQueue::ForwardingQueue;
   [[nodiscard]] IoStats stats() const noexcept override {
     IoStats stats = under_->stats();
     stats.direct_refused = 1;
     return stats;
   }
-  [[nodiscard]] std::string backend() const override { return under_->backend(); }
-  [[nodiscard]] std::string backend_reason() const override { return under_->backend_reason(); }
-
- private:
-  std::unique_ptr<StorageQueue> under_;
 };
 
 enum class Refused { kNever, kAtOpening, kAtATransfer };
 
-class RefusingStorage final : public test::ForwardingStorage {
+class RefusingStorage final : public ForwardingStorage {
  public:
   RefusingStorage(Storage& under, Refused when) : ForwardingStorage(under), when_(when) {}
   bool is_direct(FileId) const override { return when_ != Refused::kAtOpening; }

@@ -172,7 +172,7 @@ class FaultyQueue final : public StorageQueue, private CompletionSink {
 class FaultyStorageImpl final : public FaultyStorage {
  public:
   FaultyStorageImpl(Storage& storage, Timeline& timeline, const CallFault& fault)
-      : storage_(storage), timeline_(timeline), faults_{fault} {}
+      : FaultyStorage(storage), timeline_(timeline), faults_{fault} {}
 
   [[nodiscard]] bool struck() const override { return faults_.struck; }
   [[nodiscard]] std::uint64_t changes_after() const override { return faults_.changes_after; }
@@ -180,104 +180,96 @@ class FaultyStorageImpl final : public FaultyStorage {
   Result<FileId> open(const std::string& path, const OpenOptions& options) override {
     const bool creates = options.create || options.temporary;
     auto file = guard<Result<FileId>>(creates ? Call::kCreate : Call::kOpen, creates, path,
-                                      [&] { return storage_.open(path, options); });
+                                      [&] { return under_.open(path, options); });
     if (file) paths_[file.value()] = path;
     return file;
   }
-  Status close(FileId file) override { return storage_.close(file); }
   Result<std::uint64_t> size_bytes(FileId file) override {
     return guard<Result<std::uint64_t>>(Call::kSize, false, paths_[file],
-                                        [&] { return storage_.size_bytes(file); });
+                                        [&] { return under_.size_bytes(file); });
   }
-  [[nodiscard]] std::uint32_t alignment_bytes(FileId file) const override {
-    return storage_.alignment_bytes(file);
-  }
-  [[nodiscard]] bool is_direct(FileId file) const override { return storage_.is_direct(file); }
   Status preallocate(FileId file, std::uint64_t bytes) override {
     return guard<Status>(Call::kPreallocate, true, paths_[file],
-                         [&] { return storage_.preallocate(file, bytes); });
+                         [&] { return under_.preallocate(file, bytes); });
   }
   Status extend(FileId file, std::uint64_t bytes) override {
     return guard<Status>(Call::kExtend, true, paths_[file],
-                         [&] { return storage_.extend(file, bytes); });
+                         [&] { return under_.extend(file, bytes); });
   }
   Status sync_data(FileId file) override {
-    return guard<Status>(Call::kSync, true, paths_[file], [&] { return storage_.sync_data(file); });
+    return guard<Status>(Call::kSync, true, paths_[file], [&] { return under_.sync_data(file); });
   }
+  Status sync_all(std::span<const FileId> files) override { return Storage::sync_all(files); }
   Status lock(FileId file) override {
-    return guard<Status>(Call::kLock, false, paths_[file], [&] { return storage_.lock(file); });
+    return guard<Status>(Call::kLock, false, paths_[file], [&] { return under_.lock(file); });
   }
   Status read_at(FileId file, std::uint64_t offset, std::span<std::byte> into) override {
     return guard<Status>(Call::kReadAt, false, paths_[file],
-                         [&] { return storage_.read_at(file, offset, into); });
+                         [&] { return under_.read_at(file, offset, into); });
   }
   Status write_at(FileId file, std::uint64_t offset, std::span<const std::byte> from) override {
     const bool half = cut_short(Call::kWriteAt);
     const std::size_t bytes = half ? from.size() / 2 / kPageBytes * kPageBytes : from.size();
     return guard<Status>(Call::kWriteAt, true, paths_[file],
-                         [&] { return storage_.write_at(file, offset, from.first(bytes)); });
+                         [&] { return under_.write_at(file, offset, from.first(bytes)); });
   }
   Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max) override {
     return guard<Result<std::vector<std::byte>>>(Call::kReadFile, false, path,
-                                                 [&] { return storage_.read_file(path, max); });
+                                                 [&] { return under_.read_file(path, max); });
   }
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override {
     const bool half = cut_short(Call::kWriteFile);
     return guard<Status>(Call::kWriteFile, true, path, [&] {
-      return storage_.write_file(path, half ? bytes.first(bytes.size() / 2) : bytes);
+      return under_.write_file(path, half ? bytes.first(bytes.size() / 2) : bytes);
     });
   }
   Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override {
     const bool half = cut_short(Call::kOverwriteFile);
     return guard<Status>(Call::kOverwriteFile, true, path, [&] {
-      return storage_.overwrite_file(path, half ? bytes.first(bytes.size() / 2) : bytes);
+      return under_.overwrite_file(path, half ? bytes.first(bytes.size() / 2) : bytes);
     });
   }
   Status sync_file(const std::string& path) override {
-    return guard<Status>(Call::kSync, true, path, [&] { return storage_.sync_file(path); });
+    return guard<Status>(Call::kSync, true, path, [&] { return under_.sync_file(path); });
   }
   Status rename(const std::string& from, const std::string& to) override {
-    return guard<Status>(Call::kRename, true, from, [&] { return storage_.rename(from, to); });
+    return guard<Status>(Call::kRename, true, from, [&] { return under_.rename(from, to); });
   }
   Status remove(const std::string& path) override {
-    return guard<Status>(Call::kRemove, true, path, [&] { return storage_.remove(path); });
+    return guard<Status>(Call::kRemove, true, path, [&] { return under_.remove(path); });
   }
   Status sync_directory(const std::string& path) override {
     return guard<Status>(Call::kSyncDirectory, true, path,
-                         [&] { return storage_.sync_directory(path); });
+                         [&] { return under_.sync_directory(path); });
   }
   Status make_directory(const std::string& path) override {
     return guard<Status>(Call::kMakeDirectory, true, path,
-                         [&] { return storage_.make_directory(path); });
+                         [&] { return under_.make_directory(path); });
   }
   Result<bool> exists(const std::string& path) override {
-    return guard<Result<bool>>(Call::kExists, false, path, [&] { return storage_.exists(path); });
+    return guard<Result<bool>>(Call::kExists, false, path, [&] { return under_.exists(path); });
   }
   Result<std::vector<std::string>> list(const std::string& directory) override {
     return guard<Result<std::vector<std::string>>>(Call::kList, false, directory,
-                                                   [&] { return storage_.list(directory); });
+                                                   [&] { return under_.list(directory); });
   }
   Result<std::uint64_t> free_bytes(const std::string& directory) override {
     return guard<Result<std::uint64_t>>(Call::kFreeBytes, false, directory,
-                                        [&] { return storage_.free_bytes(directory); });
+                                        [&] { return under_.free_bytes(directory); });
   }
   Status check_private(const std::string& directory) override {
     return guard<Status>(Call::kCheckPrivate, false, directory,
-                         [&] { return storage_.check_private(directory); });
+                         [&] { return under_.check_private(directory); });
   }
   Result<bool> is_named(FileId file, const std::string& path) override {
     return guard<Result<bool>>(Call::kIsNamed, false, path,
-                               [&] { return storage_.is_named(file, path); });
+                               [&] { return under_.is_named(file, path); });
   }
-  [[nodiscard]] std::uint64_t longest_file_bytes() const override {
-    return storage_.longest_file_bytes();
-  }
-  [[nodiscard]] std::uint64_t unix_seconds() const override { return storage_.unix_seconds(); }
   Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
                                                    const QueueOptions& options) override {
     if (faults_.strikes(Call::kMakeQueue, false)) return faults_.report("make a queue");
     auto queue = std::make_unique<FaultyQueue>(faults_, timeline_, sink);
-    PENSTOCK_CHECK_OK(queue->open(storage_, options));
+    PENSTOCK_CHECK_OK(queue->open(under_, options));
     return std::unique_ptr<StorageQueue>(std::move(queue));
   }
 
@@ -301,7 +293,6 @@ class FaultyStorageImpl final : public FaultyStorage {
            faults_.calls + 1 - faults_.fault.at < faults_.fault.repeats;
   }
 
-  Storage& storage_;
   Timeline& timeline_;
   Faults faults_;
   std::unordered_map<FileId, std::string> paths_;

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/timeline.hpp"
-#include "io/storage.hpp"
+#include "io/forwarding_storage.hpp"
 
 namespace penstock::testing {
 
@@ -64,8 +64,9 @@ struct CallFault {
   std::uint64_t delay_ns = 0;
 };
 
-class FaultyStorage : public Storage {
+class FaultyStorage : public ForwardingStorage {
  public:
+  using ForwardingStorage::ForwardingStorage;
   /// Whether the fault has struck.
   [[nodiscard]] virtual bool struck() const = 0;
   /// Calls that change the drive (submitted writes too) since the caller was told of the fault.

@@ -81,7 +81,7 @@ class SlowWrites final : public StorageQueue {
   std::thread thread_;
 };
 
-class WatchedStorage final : public test::ForwardingStorage {
+class WatchedStorage final : public ForwardingStorage {
  public:
   using ForwardingStorage::ForwardingStorage;
   Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,

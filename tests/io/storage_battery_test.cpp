@@ -187,9 +187,12 @@ TEST_P(StorageBattery, ReadOnlyFilesRefuseWrites) {
   EXPECT_FALSE(storage_.preallocate(file, 10 * kPageBytes).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Io, StorageBattery, ::testing::Values(World::kThreads, World::kSimulated),
+INSTANTIATE_TEST_SUITE_P(Io, StorageBattery,
+                         ::testing::Values(World::kThreads, World::kSimulated, World::kForwarded),
                          [](const auto& info) {
-                           return info.param == World::kThreads ? "posix" : "simulated";
+                           return info.param == World::kThreads     ? "posix"
+                                  : info.param == World::kSimulated ? "simulated"
+                                                                    : "forwarded";
                          });
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 
+#include "io/forwarding_storage.hpp"
 #include "io/sim_storage.hpp"
 #include "io/storage_pages.hpp"
 #include "temporary_directory.hpp"
@@ -90,7 +91,8 @@ class BatterySink final : public CompletionSink {
   std::map<std::uint64_t, IoCompletion> completions_;
 };
 
-enum class World { kThreads, kUring, kSimulated };
+/// kForwarded: the system's files behind a storage that passes everything on.
+enum class World { kThreads, kUring, kSimulated, kForwarded };
 
 inline const char* name_of(World world) {
   return world == World::kThreads ? "threads" : world == World::kUring ? "io_uring" : "simulated";
@@ -110,6 +112,9 @@ class StorageWorld {
       storage_ = make_posix_storage();
       directory_ = temporary_->path();
     }
+    if (kind != World::kForwarded) return;
+    under_ = std::move(storage_);
+    storage_ = std::make_unique<ForwardingStorage>(*under_);
   }
   [[nodiscard]] bool simulated() const { return kind_ == World::kSimulated; }
   [[nodiscard]] Storage& storage() { return *storage_; }
@@ -126,6 +131,7 @@ class StorageWorld {
   World kind_;
   std::unique_ptr<Timeline> timeline_;
   std::unique_ptr<TemporaryDirectory> temporary_;
+  std::unique_ptr<Storage> under_;  // of kForwarded
   std::unique_ptr<Storage> storage_;
   std::string directory_;
 };

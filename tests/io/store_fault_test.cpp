@@ -6,16 +6,17 @@
 
 #include <cerrno>
 
+#include "io/forwarding_storage.hpp"
 #include "io/store_fixture.hpp"
 
 namespace penstock::test {
 namespace {
 
 /// Hands every call on, but fails the n-th and, once it has, counts calls that change the drive.
-class FailingStorage final : public Storage {
+class FailingStorage final : public ForwardingStorage {
  public:
   FailingStorage(Storage& storage, std::uint64_t fail_at, bool changes_only)
-      : storage_(storage), fail_at_(fail_at), changes_only_(changes_only) {}
+      : ForwardingStorage(storage), fail_at_(fail_at), changes_only_(changes_only) {}
 
   bool failed() const { return failed_; }
   bool failed_change() const { return failed_change_; }
@@ -23,97 +24,88 @@ class FailingStorage final : public Storage {
 
   Result<FileId> open(const std::string& path, const OpenOptions& options) override {
     if (strikes(options.create)) return error(path);
-    return storage_.open(path, options);
+    return under_.open(path, options);
   }
-  Status close(FileId file) override { return storage_.close(file); }
   Result<std::uint64_t> size_bytes(FileId file) override {
     if (strikes(false)) return error("size");
-    return storage_.size_bytes(file);
+    return under_.size_bytes(file);
   }
-  std::uint32_t alignment_bytes(FileId file) const override {
-    return storage_.alignment_bytes(file);
-  }
-  bool is_direct(FileId file) const override { return storage_.is_direct(file); }
   Status preallocate(FileId file, std::uint64_t bytes) override {
     if (strikes(true)) return error("preallocate");
-    return storage_.preallocate(file, bytes);
+    return under_.preallocate(file, bytes);
   }
   Status extend(FileId file, std::uint64_t bytes) override {
     if (strikes(true)) return error("extend");
-    return storage_.extend(file, bytes);
+    return under_.extend(file, bytes);
   }
   Status sync_data(FileId file) override {
     if (strikes(true)) return error("sync_data");
-    return storage_.sync_data(file);
+    return under_.sync_data(file);
   }
+  Status sync_all(std::span<const FileId> files) override { return Storage::sync_all(files); }
   Status lock(FileId file) override {
     if (strikes(false)) return error("lock");
-    return storage_.lock(file);
+    return under_.lock(file);
   }
   Status read_at(FileId file, std::uint64_t offset, std::span<std::byte> into) override {
     if (strikes(false)) return error("read_at");
-    return storage_.read_at(file, offset, into);
+    return under_.read_at(file, offset, into);
   }
   Status write_at(FileId file, std::uint64_t offset, std::span<const std::byte> from) override {
     if (strikes(true)) return error("write_at");
-    return storage_.write_at(file, offset, from);
+    return under_.write_at(file, offset, from);
   }
   Result<std::vector<std::byte>> read_file(const std::string& path, std::uint64_t max) override {
     if (strikes(false)) return error(path);
-    return storage_.read_file(path, max);
+    return under_.read_file(path, max);
   }
   Status write_file(const std::string& path, std::span<const std::byte> bytes) override {
     if (strikes(true)) return error(path);
-    return storage_.write_file(path, bytes);
+    return under_.write_file(path, bytes);
   }
   Status overwrite_file(const std::string& path, std::span<const std::byte> bytes) override {
     if (strikes(true)) return error(path);
-    return storage_.overwrite_file(path, bytes);
+    return under_.overwrite_file(path, bytes);
   }
   Status sync_file(const std::string& path) override {
     if (strikes(true)) return error(path);
-    return storage_.sync_file(path);
+    return under_.sync_file(path);
   }
   Status rename(const std::string& from, const std::string& to) override {
     if (strikes(true)) return error(from);
-    return storage_.rename(from, to);
+    return under_.rename(from, to);
   }
   Status remove(const std::string& path) override {
     if (strikes(true)) return error(path);
-    return storage_.remove(path);
+    return under_.remove(path);
   }
   Status sync_directory(const std::string& path) override {
     if (strikes(true)) return error(path);
-    return storage_.sync_directory(path);
+    return under_.sync_directory(path);
   }
   Status check_private(const std::string& path) override {
     if (strikes(false)) return error(path);
-    return storage_.check_private(path);
+    return under_.check_private(path);
   }
   Status make_directory(const std::string& path) override {
     if (strikes(true)) return error(path);
-    return storage_.make_directory(path);
+    return under_.make_directory(path);
   }
   Result<bool> exists(const std::string& path) override {
     if (strikes(false)) return error(path);
-    return storage_.exists(path);
+    return under_.exists(path);
   }
   Result<std::vector<std::string>> list(const std::string& directory) override {
     if (strikes(false)) return error(directory);
-    return storage_.list(directory);
+    return under_.list(directory);
   }
   Result<bool> is_named(FileId file, const std::string& path) override {
     if (strikes(false)) return error(path);
-    return storage_.is_named(file, path);
+    return under_.is_named(file, path);
   }
-  std::uint64_t unix_seconds() const override { return storage_.unix_seconds(); }
   Result<std::uint64_t> free_bytes(const std::string& directory) override {
     if (strikes(false)) return error(directory);
-    return storage_.free_bytes(directory);
-  }
-  Result<std::unique_ptr<StorageQueue>> make_queue(CompletionSink& sink,
-                                                   const QueueOptions& options) override {
-    return storage_.make_queue(sink, options);
+    return under_.free_bytes(directory);
   }
 
  private:
@@ -129,7 +121,6 @@ class FailingStorage final : public Storage {
     return make_error(Errc::kIo, what + ": injected", EIO);
   }
 
-  Storage& storage_;
   std::uint64_t fail_at_, calls_ = 0, changes_after_ = 0;
   bool changes_only_, failed_ = false, failed_change_ = false;
 };

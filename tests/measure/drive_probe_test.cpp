@@ -45,7 +45,7 @@ TEST_F(DriveProbeTest, MeasuresAndLeavesNothing) {
 }
 
 /// Counts what reaches the queue, and lets the n-th request of an operation fail.
-class FailingStorage final : public test::ForwardingStorage, public CompletionSink {
+class FailingStorage final : public ForwardingStorage, public CompletionSink {
  public:
   FailingStorage(Storage& under, IoOp op, std::int64_t good) : ForwardingStorage(under), op_(op) {
     left_ = good;
@@ -67,10 +67,10 @@ class FailingStorage final : public test::ForwardingStorage, public CompletionSi
   }
 
  private:
-  class Queue final : public StorageQueue {
+  class Queue final : public ForwardingQueue {
    public:
     Queue(FailingStorage& owner, std::unique_ptr<StorageQueue> under)
-        : owner_(owner), under_(std::move(under)) {}
+        : ForwardingQueue(std::move(under)), owner_(owner) {}
     Status submit(std::span<const IoRequest> requests) noexcept override {
       for (const IoRequest& request : requests) {
         const bool counts = request.op == owner_.op_;
@@ -78,15 +78,9 @@ class FailingStorage final : public test::ForwardingStorage, public CompletionSi
       }
       return under_->submit(requests);
     }
-    std::size_t drop_queued() noexcept override { return under_->drop_queued(); }
-    Status drain(std::uint64_t timeout_ns) noexcept override { return under_->drain(timeout_ns); }
-    IoStats stats() const noexcept override { return under_->stats(); }
-    std::string backend() const override { return under_->backend(); }
-    std::string backend_reason() const override { return under_->backend_reason(); }
 
    private:
     FailingStorage& owner_;
-    std::unique_ptr<StorageQueue> under_;
   };
   const IoOp op_;
   CompletionSink* sink_ = nullptr;
