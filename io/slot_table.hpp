@@ -44,6 +44,7 @@ struct ProtocolFaults {
   bool sums_inside = false;  ///< a block's sums vouch for themselves: no root, no seed
   bool prefer_stale_manifest = false;
   bool lock_wrong_file = false;    ///< the lock is not on the file that carries the I/O
+  bool overwrite_record = false;   ///< a global record is written over the one that still counts
   bool skip_finite_check = false;  ///< honoured by the engine: the commit comes before the check
   bool skip_sums = false;          ///< honoured by the engine: tiles are neither summed nor checked
 };

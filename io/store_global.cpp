@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -22,10 +24,24 @@ using format::Writer;
 constexpr std::string_view kGlobalMagic = "PNSTKGLB";
 constexpr std::string_view kGlobalPrefix = "global.";
 constexpr std::size_t kGlobalBytes = 88;
-using GlobalBytes = std::array<std::byte, kGlobalBytes>;
+constexpr std::size_t kRecords = 3;  // the newest two, and one on its way
+/// A whole page: filesystems that keep short files elsewhere would need space for another one.
+using GlobalPage = std::array<std::byte, kPageBytes>;
+using Sequences = std::map<std::uint64_t, std::string, std::greater<>>;
 
 std::string global_name(std::uint64_t sequence, char copy) {
   return fmt::format("{}{}.{}", kGlobalPrefix, sequence, copy);
+}
+
+std::string global_path(const StoreDirectories& directories, std::uint64_t sequence, char copy) {
+  return directory_of(directories, copy) + "/" + global_name(sequence, copy);
+}
+
+Status sync_directories(Storage& storage, const StoreDirectories& directories) {
+  const std::string &first = directory_of(directories, 'a'),
+                    &second = directory_of(directories, 'b');
+  PENSTOCK_CHECK_OK(storage.sync_directory(first));
+  return first == second ? ok() : storage.sync_directory(second);
 }
 
 /// The sequence in a name that global_name() makes.
@@ -39,9 +55,9 @@ std::optional<std::uint64_t> parse_global_name(const std::string& name) {
   return ours ? std::optional(sequence) : std::nullopt;
 }
 
-GlobalBytes encode_global(const GlobalRecord& record) {
-  GlobalBytes bytes{};
-  Writer writer(bytes);
+GlobalPage encode_global(const GlobalRecord& record) {
+  GlobalPage page{};
+  Writer writer{std::span(page).first(kGlobalBytes)};
   writer.text(kGlobalMagic);
   writer.number(kFormatMajor);
   writer.number(kFormatMinor);
@@ -53,10 +69,11 @@ GlobalBytes encode_global(const GlobalRecord& record) {
   writer.number(record.step);
   writer.number(record.ranks);
   writer.seal();
-  return bytes;
+  return page;
 }
 
 Result<GlobalRecord> decode_global(std::span<const std::byte> bytes, std::string_view where) {
+  bytes = bytes.first(std::min(bytes.size(), kGlobalBytes));
   PENSTOCK_CHECK_OK(format::check_frame(bytes, kGlobalBytes, kGlobalMagic, where));
   Reader reader(bytes);
   (void)reader.raw(kGlobalMagic.size());
@@ -71,16 +88,13 @@ Result<GlobalRecord> decode_global(std::span<const std::byte> bytes, std::string
   record.sequence = reader.number<std::uint64_t>();
   record.step = reader.number<std::uint64_t>();
   record.ranks = reader.number<std::uint32_t>();
-  if (record.ranks == 0 || bytes.size() != kGlobalBytes) {
-    return format::corrupt(where, "is not a global record");
-  }
+  if (record.ranks == 0) return format::corrupt(where, "is not a global record");
   return record;
 }
 
 /// Sequences that have a copy, newest first, with the copies that are there.
-Result<std::map<std::uint64_t, std::string, std::greater<>>> list_globals(
-    Storage& storage, const StoreDirectories& directories) {
-  std::map<std::uint64_t, std::string, std::greater<>> found;
+Result<Sequences> list_globals(Storage& storage, const StoreDirectories& directories) {
+  Sequences found;
   for (const char copy : {'a', 'b'}) {
     const std::string& directory = directory_of(directories, copy);
     auto there = storage.exists(directory);
@@ -96,12 +110,18 @@ Result<std::map<std::uint64_t, std::string, std::greater<>>> list_globals(
   return found;
 }
 
+/// Whether a record's file is ours. Where the drive does not give it back, its name says so.
+Result<bool> may_take(Storage& storage, const std::string& path) {
+  auto ours = is_ours(storage, path);
+  return !ours && ours.error().sys_errno == EIO ? Result<bool>(true) : ours;
+}
+
 Result<GlobalRecord> load_global(Storage& storage, const StoreDirectories& directories,
                                  std::uint64_t sequence, const std::string& copies) {
   std::string reasons;
   Errc code = Errc::kCorrupt;
   for (const char copy : copies) {
-    const std::string path = directory_of(directories, copy) + "/" + global_name(sequence, copy);
+    const std::string path = global_path(directories, sequence, copy);
     auto bytes = with_re_reads([&] { return storage.read_file(path, kMaxManifestBytes); });
     if (!bytes) {
       code = Errc::kIo;
@@ -130,30 +150,51 @@ StoreUuid make_uuid(std::uint64_t seed) {
   return {low, word()};
 }
 
-Status write_global(Storage& storage, const StoreDirectories& directories,
-                    const GlobalRecord& record) {
-  const GlobalBytes bytes = encode_global(record);
-  const auto path = [&](char copy) {
-    return directory_of(directories, copy) + "/" + global_name(record.sequence, copy);
-  };
-  auto older = list_globals(storage, directories);
-  if (!older) return std::move(older).error();
-  for (const char copy : {'a', 'b'}) {
-    const std::string temporary = path(copy) + ".tmp";
-    PENSTOCK_CHECK_OK(write_temporary(storage, temporary, bytes));
-    PENSTOCK_CHECK_OK(storage.sync_file(temporary));
-    PENSTOCK_CHECK_OK(storage.rename(temporary, path(copy)));
+Status GlobalRecords::reserve() {
+  PENSTOCK_CHECK_OK(spares_.find(kRecords));
+  PENSTOCK_TAKE(records, list_globals(storage_, directories_));
+  std::size_t number = 0;
+  for (const auto& [sequence, copies] : records) {
+    // Whoever wrote the newest one may have been killed before this became a spare.
+    if (++number >= kRecords) PENSTOCK_CHECK_OK(give(sequence, copies));
   }
   for (const char copy : {'a', 'b'}) {
-    PENSTOCK_CHECK_OK(storage.sync_directory(directory_of(directories, copy)));
+    PENSTOCK_CHECK_OK(spares_.fill(copy, number >= kRecords ? 1 : kRecords - number, kPageBytes));
   }
+  return sync_directories(storage_, directories_);
+}
+
+Status GlobalRecords::write(const GlobalRecord& record) {
+  const auto path = [&](char copy) { return global_path(directories_, record.sequence, copy); };
+  for (const char copy : {'a', 'b'}) PENSTOCK_CHECK_OK(require_ours(storage_, path(copy)));
+  PENSTOCK_TAKE(older, list_globals(storage_, directories_));
+  // What has a higher number is not of this run, or it would have been found and gone on from.
+  std::erase_if(older, [&](const auto& other) { return other.first >= record.sequence; });
+  if (faults_.overwrite_record && !older.empty()) {
+    PENSTOCK_CHECK_OK(give(older.begin()->first, older.begin()->second));
+  }
+  const GlobalPage page = encode_global(record);
+  std::vector<std::string> written;
+  for (const char copy : {'a', 'b'}) {
+    PENSTOCK_TAKE(file, spares_.write(copy, page));
+    written.push_back(std::move(file));
+  }
+  for (const std::string& file : written) PENSTOCK_CHECK_OK(storage_.sync_file(file));
+  PENSTOCK_CHECK_OK(storage_.rename(written[0], path('a')));
+  PENSTOCK_CHECK_OK(storage_.rename(written[1], path('b')));
+  PENSTOCK_CHECK_OK(sync_directories(storage_, directories_));
   // The record stands whatever happens here; a name that stays is tried again next time.
-  older.value().erase(record.sequence);
-  if (!older.value().empty()) older.value().erase(older.value().begin());
-  for (const auto& [sequence, copies] : older.value()) {
-    for (const char copy : copies) {
-      (void)storage.remove(directory_of(directories, copy) + "/" + global_name(sequence, copy));
-    }
+  if (!older.empty()) older.erase(older.begin());
+  for (const auto& [sequence, copies] : older) (void)give(sequence, copies);
+  return ok();
+}
+
+/// The files of a record that no longer counts become spares, if they are ours.
+Status GlobalRecords::give(std::uint64_t sequence, const std::string& copies) {
+  for (const char copy : copies) {
+    const std::string path = global_path(directories_, sequence, copy);
+    PENSTOCK_TAKE(ours, may_take(storage_, path));
+    if (ours) PENSTOCK_CHECK_OK(spares_.give(copy, path));
   }
   return ok();
 }

@@ -6,6 +6,8 @@
 ///   data.<i>                           slots and spill area; one a directory; the lock is on it
 ///   manifest.<sequence>.a, .b          the last two commits, two copies each
 ///   spare.<number>.a, .b               what manifests are written over (io/store_spares.hpp)
+///   global.<sequence>.a, .b            of several ranks, with rank 0: the commits all have
+///   global.spare.<number>.a, .b        what they are written over (io/store_global.hpp)
 ///   room.<number>.<x to 240 bytes>     empty; keeps a directory large (io/store_spares.hpp)
 ///   pin.<name>.a, .b                   checkpoints: copies of manifests, two each
 ///   <manifest or pin>.tmp              of earlier builds; becomes a spare when the store is opened
@@ -247,7 +249,7 @@ class StoreImpl final : public Store {
   std::uint64_t committed_sequence_ = 0;  // of record_
   std::optional<Error> failed_;
   std::vector<ManifestName> names_;
-  ManifestSpares spares_;
+  SpareFiles spares_;
   std::vector<Pin> pins_;
   std::string note_;
   std::function<std::string(std::size_t)> namer_;

@@ -13,19 +13,17 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kPrefix = "spare.";
-
-std::string spare_name(std::uint64_t number, char copy) {
-  return fmt::format("{}{}.{}", kPrefix, number, copy);
+std::string spare_name(std::string_view kind, std::uint64_t number, char copy) {
+  return fmt::format("{}{}.{}", kind, number, copy);
 }
 
 /// The number in a spare's name.
-std::optional<std::uint64_t> number_of(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
+std::optional<std::uint64_t> number_of(std::string_view kind, std::string_view name) {
+  if (!name.starts_with(kind)) return std::nullopt;
   std::uint64_t number = 0;
-  const char* begin = name.data() + kPrefix.size();
+  const char* begin = name.data() + kind.size();
   const auto [end, error] = std::from_chars(begin, name.data() + name.size(), number);
-  if (error != std::errc() || name != spare_name(number, name.back())) return std::nullopt;
+  if (error != std::errc() || name != spare_name(kind, number, name.back())) return std::nullopt;
   return number;
 }
 
@@ -47,20 +45,20 @@ bool is_room_name(std::string_view name) {
   return false;
 }
 
-std::optional<char> parse_spare_name(std::string_view name) {
+std::optional<char> parse_spare_name(std::string_view name, std::string_view kind) {
   if (!name.ends_with(".a") && !name.ends_with(".b")) return std::nullopt;
-  return number_of(name) ? std::optional(name.back()) : std::nullopt;
+  return number_of(kind, name) ? std::optional(name.back()) : std::nullopt;
 }
 
-Status ManifestSpares::find(std::size_t most_per_copy) {
+Status SpareFiles::find(std::size_t most_per_copy) {
   most_ = most_per_copy;
   for (const char copy : {'a', 'b'}) {
     const std::string& directory = directory_of(directories_, copy);
     PENSTOCK_TAKE(names, storage_.list(directory));
     for (const std::string& name : names) {
-      const auto parsed = parse_spare_name(name);
+      const auto parsed = parse_spare_name(name, kind_);
       if (!parsed) continue;
-      next_ = std::max(next_, *number_of(name) + 1);
+      next_ = std::max(next_, *number_of(kind_, name) + 1);
       if (*parsed != copy) continue;
       std::string path = directory + "/" + name;
       auto ours = is_ours(storage_, path);
@@ -72,11 +70,11 @@ Status ManifestSpares::find(std::size_t most_per_copy) {
   return ok();
 }
 
-std::string ManifestSpares::new_path(char copy) {
-  return directory_of(directories_, copy) + "/" + spare_name(next_++, copy);
+std::string SpareFiles::new_path(char copy) {
+  return directory_of(directories_, copy) + "/" + spare_name(kind_, next_++, copy);
 }
 
-Status ManifestSpares::fill(char copy, std::size_t wanted, std::uint64_t bytes) {
+Status SpareFiles::fill(char copy, std::size_t wanted, std::uint64_t bytes) {
   const std::vector<std::byte> zeros(of(copy).size() < wanted ? bytes : 0);
   while (of(copy).size() < wanted) {
     std::string path = new_path(copy);
@@ -87,7 +85,7 @@ Status ManifestSpares::fill(char copy, std::size_t wanted, std::uint64_t bytes) 
   return ok();
 }
 
-Status ManifestSpares::hold_names(char copy) {
+Status SpareFiles::hold_names(char copy) {
   const std::string& directory = directory_of(directories_, copy);
   const std::uint64_t wanted = storage_.names_room_bytes(directory);
   for (std::uint64_t i = 0; i * kRoomNameBytes < wanted; ++i) {
@@ -98,7 +96,7 @@ Status ManifestSpares::hold_names(char copy) {
   return ok();
 }
 
-Result<std::string> ManifestSpares::write(char copy, std::span<const std::byte> bytes) {
+Result<std::string> SpareFiles::write(char copy, std::span<const std::byte> bytes) {
   const bool is_new = of(copy).empty();
   std::string path = is_new ? new_path(copy) : of(copy).back();
   if (!is_new) of(copy).pop_back();
@@ -108,7 +106,7 @@ Result<std::string> ManifestSpares::write(char copy, std::span<const std::byte> 
   return path;
 }
 
-Status ManifestSpares::give(char copy, const std::string& path) {
+Status SpareFiles::give(char copy, const std::string& path) {
   if (of(copy).size() >= most_) return storage_.remove(path);
   std::string spare = new_path(copy);
   PENSTOCK_CHECK_OK(storage_.rename(path, spare));

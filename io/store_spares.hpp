@@ -1,6 +1,7 @@
 #pragma once
 
-/// Files that manifests are written into, in the store's directories: spare.<number>.a and .b.
+/// Files that manifests are written into, in the store's directories: spare.<number>.a and .b; and
+/// the same for global records (io/store_global.hpp): global.spare.<number>.a and .b.
 ///
 /// A commit must not need space that somebody else may have taken meanwhile. So there are enough
 /// files for all manifests a store has at a time before it runs; a manifest is written over a spare
@@ -29,16 +30,21 @@
 
 namespace penstock {
 
-/// Accepts exactly the names of spares; gives the copy, 'a' or 'b'.
-[[nodiscard]] std::optional<char> parse_spare_name(std::string_view name);
+inline constexpr std::string_view kManifestSpare = "spare.";
+inline constexpr std::string_view kGlobalSpare = "global.spare.";
+
+/// Accepts exactly the names of spares of that kind; gives the copy, 'a' or 'b'.
+[[nodiscard]] std::optional<char> parse_spare_name(std::string_view name,
+                                                   std::string_view kind = kManifestSpare);
 /// Whether this is the name of a file that only keeps a directory large.
 [[nodiscard]] bool is_room_name(std::string_view name);
 
-class ManifestSpares {
+class SpareFiles {
  public:
   /// None yet, and nothing becomes one. `storage` and `directories` must outlive this.
-  ManifestSpares(Storage& storage, const StoreDirectories& directories)
-      : storage_(storage), directories_(directories) {}
+  SpareFiles(Storage& storage, const StoreDirectories& directories,
+             std::string_view kind = kManifestSpare)
+      : storage_(storage), directories_(directories), kind_(kind) {}
 
   /// Finds those there are; from now on there are at most so many of a copy.
   Status find(std::size_t most_per_copy);
@@ -61,6 +67,7 @@ class ManifestSpares {
 
   Storage& storage_;
   const StoreDirectories& directories_;
+  const std::string_view kind_;                     // how their names begin
   std::array<std::vector<std::string>, 2> spares_;  // paths
   std::size_t most_ = 0;
   std::uint64_t next_ = 0;  // larger than any number in a name

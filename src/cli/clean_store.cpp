@@ -44,7 +44,9 @@ FileKind kind_by_name(std::string_view name) {
   if (name == "owner.json") return FileKind::kOwner;
   if (name == "owner.json.tmp") return FileKind::kTemporary;
   if (name.starts_with("data.") && is_number(name.substr(5))) return FileKind::kData;
-  if (parse_spare_name(name) || is_room_name(name)) return FileKind::kSpare;
+  if (parse_spare_name(name) || parse_spare_name(name, kGlobalSpare) || is_room_name(name)) {
+    return FileKind::kSpare;
+  }
   const bool temporary = name.ends_with(".tmp");
   if (temporary) name.remove_suffix(4);
   if (!name.ends_with(".a") && !name.ends_with(".b")) return FileKind::kForeign;

@@ -33,8 +33,7 @@ void EngineImpl::begin_commit() {
 /// On the blocking task. Whatever fails is final for the store.
 Status EngineImpl::commit_and_pin(const std::optional<CheckpointRequest>& request,
                                   PinChange& change) {
-  PENSTOCK_CHECK_OK(
-      ranks_->commit(parts_.storage, *store_, commit_record_, table_->commit_entries()));
+  PENSTOCK_CHECK_OK(ranks_->commit(*store_, commit_record_, table_->commit_entries()));
   if (!request) return ok();
   auto made = make_checkpoint(*request);
   if (!made) return std::move(made).error();

@@ -264,6 +264,9 @@ Status EngineImpl::open() {
   layout_ = std::move(layout);
   PENSTOCK_CHECK_OK(open_store_and_plan());
   PENSTOCK_CHECK_OK(ranks_->same(plan_.commit_every, "steps between commits"));
+  if (!options_.scratch && options_.mode != OpenMode::kRead) {
+    PENSTOCK_CHECK_OK(ranks_->reserve(parts_.storage, store_->directories(), options_.faults));
+  }
   PENSTOCK_CHECK_OK(allocate());
   return start();
 }

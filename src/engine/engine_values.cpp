@@ -125,8 +125,7 @@ Status EngineImpl::write_first_versions() {
   if (options_.scratch) return ok();
   table_->commit_begin();
   for (std::uint32_t b = 0; b < plan_.blocks.size(); ++b) table_->commit_record(b);
-  PENSTOCK_CHECK_OK(
-      ranks_->commit(parts_.storage, *store_, CommitRecord{}, table_->commit_entries()));
+  PENSTOCK_CHECK_OK(ranks_->commit(*store_, CommitRecord{}, table_->commit_entries()));
   table_->commit_finished();
   return ok();
 }

@@ -103,14 +103,23 @@ Result<RankOptions> Ranks::begin(std::uint64_t uuid_seed) {
   return options;
 }
 
-Status Ranks::commit(Storage& storage, Store& store, const CommitRecord& record,
-                     std::span<const SlotEntry> entries) {
+Status Ranks::reserve(Storage& storage, const StoreDirectories& directories,
+                      const ProtocolFaults& faults) {
+  if (alone()) return ok();
+  Status reserved = ok();
+  if (rank() == 0) {
+    records_ = std::make_unique<GlobalRecords>(storage, directories, faults);
+    reserved = records_->reserve();
+  }
+  return agree(std::move(reserved), "opening its store");
+}
+
+Status Ranks::commit(Store& store, const CommitRecord& record, std::span<const SlotEntry> entries) {
   if (alone()) return store.commit(record, entries);
   PENSTOCK_CHECK_OK(agree(store.prepare(record, entries), "a commit"));
   Status written = ok();
   if (rank() == 0) {
-    written = write_global(
-        storage, store.directories(),
+    written = records_->write(
         {run_, store.sequence(), record.step, static_cast<std::uint32_t>(communicator_.size())});
   }
   // No rank uses a slot of the commit before until the record is durable.

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "comm/communicator.hpp"
@@ -27,9 +28,12 @@ class Ranks {
   /// The options to create a store with; `uuid_seed` as in StoreOptions.
   Result<RankOptions> begin(std::uint64_t uuid_seed);
 
+  /// After the store was created, or opened for writing: what the record of a commit needs.
+  Status reserve(Storage& storage, const StoreDirectories& directories,
+                 const ProtocolFaults& faults);
+
   /// Makes the commit durable on all ranks, then says so, then lets it count.
-  Status commit(Storage& storage, Store& store, const CommitRecord& record,
-                std::span<const SlotEntry> entries);
+  Status commit(Store& store, const CommitRecord& record, std::span<const SlotEntry> entries);
 
   /// kState when rank 0 has another value.
   Status same(std::uint64_t value, const char* what);
@@ -46,6 +50,7 @@ class Ranks {
   Communicator& communicator_;
   std::function<std::uint64_t()> now_ns_;
   StoreUuid run_;
+  std::unique_ptr<GlobalRecords> records_;  // of rank 0
 };
 
 }  // namespace penstock

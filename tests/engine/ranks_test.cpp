@@ -2,10 +2,12 @@
 // them or on none.
 
 #include <array>
+#include <atomic>
 #include <thread>
 
 #include "engine/ranks.hpp"
 #include "engine/simulated.hpp"
+#include "io/forwarding_storage.hpp"
 #include "io/store_global.hpp"
 
 namespace penstock::testing {
@@ -18,6 +20,19 @@ const Script& script() {
   return script;
 }
 
+/// A drive that may be full: nothing new has room.
+class FullDrive final : public ForwardingStorage {
+ public:
+  using ForwardingStorage::ForwardingStorage;
+  Status write_file(const std::string& path, std::span<const std::byte> bytes) override {
+    if (!full) return under_.write_file(path, bytes);
+    ++refused;
+    return make_error(Errc::kNoSpace, path + ": no space left", ENOSPC);
+  }
+  std::atomic<bool> full = false;
+  std::atomic<int> refused = 0;
+};
+
 /// Ranks that train on the same data, so that each must end with the reference's bits.
 class Cluster {
  public:
@@ -29,7 +44,7 @@ class Cluster {
   [[nodiscard]] std::string directory(int rank) const {
     return directory_.store() + "-rank" + std::to_string(rank);
   }
-  [[nodiscard]] Storage& storage() { return *storage_; }
+  [[nodiscard]] FullDrive& storage() { return *storage_; }
   RunSetup& setup() { return setup_; }
 
   /// Runs steps up to `last` on all ranks; each rank's first error.
@@ -51,6 +66,7 @@ class Cluster {
   }
 
   std::uint64_t checkpoint_at = 0;
+  bool fill_drive = false;  // as soon as the engines are open
 
  private:
   Status run_rank(int rank, std::uint64_t last, bool flush) {
@@ -66,6 +82,7 @@ class Cluster {
     auto made = make_engine(parts, options, model);
     if (!made) return std::move(made).error();
     Engine& engine = *made.value();
+    if (fill_drive) storage_->full = true;  // no rank returns before all have opened their stores
     TrainerWeights weights;
     Runner runner(engine, model, setup_, weights);
     for (std::uint64_t step = engine.step() + 1; step <= last; ++step) {
@@ -78,7 +95,8 @@ class Cluster {
   const int ranks_;
   RunSetup setup_;
   TemporaryDirectory directory_;
-  std::unique_ptr<Storage> storage_ = make_posix_storage();
+  std::unique_ptr<Storage> drive_ = make_posix_storage();
+  std::unique_ptr<FullDrive> storage_ = std::make_unique<FullDrive>(*drive_);
   std::vector<std::unique_ptr<Communicator>> steps_, commits_;
 };
 
@@ -123,6 +141,18 @@ TEST(RanksTest, CommitTheSameStepAndGoOnFromIt) {
     ASSERT_TRUE(pin) << pin.error().message;
     EXPECT_EQ(pin.value().step, 3U);
   }
+}
+
+TEST(RanksTest, AFullDriveStopsNoCommit) {
+  Cluster cluster;
+  cluster.setup().commit_every = 1;
+  cluster.fill_drive = true;
+  expect_all_ok(cluster.run(script().steps.size()));
+  EXPECT_EQ(cluster.storage().refused, 0);
+  EXPECT_FALSE(cluster.storage().write_file(cluster.directory(0) + "/x", {}));
+  const auto global = read_global(cluster.storage(), cluster.directory(0)).value();
+  ASSERT_TRUE(global);
+  EXPECT_EQ(global->record.step, script().steps.size());
 }
 
 TEST(RanksTest, AManifestThatNotAllRanksHaveDoesNotCount) {

@@ -118,12 +118,16 @@ TEST_F(StoreOriginTest, WhatAKilledProcessLeftStopsNothing) {
 
 TEST_F(StoreOriginTest, TheGlobalRecordIsNotWrittenOverAnothersFile) {
   ASSERT_TRUE(storage_->make_directory(kDirectory));
-  put("global.7.a.tmp", mine_);
+  const auto mine = {"global.3.a", "global.7.a", "global.spare.0.a", "global.spare.1.b"};
+  for (const char* name : mine) put(name, mine_);
+  GlobalRecords records(*storage_, kDirectory);
+  ASSERT_TRUE(records.reserve());
   for (std::uint64_t sequence = 5; sequence < 12; ++sequence) {
-    const Status done = write_global(*storage_, kDirectory, {{1, 2}, sequence, sequence, 2});
-    EXPECT_EQ(raw("global.7.a.tmp"), mine_);
+    const Status done = records.write({{1, 2}, sequence, sequence, 2});
+    for (const char* name : mine) EXPECT_EQ(raw(name), mine_) << name;
+    EXPECT_EQ(done.ok(), sequence != 7);
     if (done) continue;
-    EXPECT_NE(done.error().message.find("global.7.a.tmp"), std::string::npos);
+    EXPECT_NE(done.error().message.find("global.7.a"), std::string::npos);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 
+#include "io/forwarding_storage.hpp"
 #include "io/store_fixture.hpp"
 #include "io/store_global.hpp"
 
@@ -25,15 +26,19 @@ struct Verdict {
   std::string first;
 };
 
+/// Which rule is broken.
+enum class Broken { kNone, kRankRule, kRecordsOwnFile };
+
 class RankWorld {
  public:
-  RankWorld(std::uint64_t seed, bool settle_alone, std::uint64_t max_images, Verdict& verdict)
+  RankWorld(std::uint64_t seed, Broken broken, std::uint64_t max_images, Verdict& verdict)
       : seed_(seed),
-        settle_alone_(settle_alone),
+        settle_alone_(broken == Broken::kRankRule),
         max_images_(max_images),
         verdict_(verdict),
         timeline_(seed),
-        ranks_(static_cast<std::uint32_t>(2 + mix64(seed, 3, 0) % 3)) {}
+        ranks_(static_cast<std::uint32_t>(2 + mix64(seed, 3, 0) % 3)),
+        records_(*storage_, directory(0), faults_of(broken)) {}
 
   void run() {
     storage_->set_observer([this](std::uint64_t operation) { take_images(operation); });
@@ -46,6 +51,7 @@ class RankWorld {
       tables_.push_back(stores_.back()->make_table());
       versions_.emplace_back(stores_.back()->geometry().blocks.size(), 0);
     }
+    ASSERT_TRUE(records_.reserve());
     for (std::uint64_t step = 0; step <= kSteps && !done(); ++step) run_step(step);
   }
 
@@ -53,6 +59,11 @@ class RankWorld {
   [[nodiscard]] bool done() const { return verdict_.images >= max_images_; }
   std::uint64_t draw() { return mix64(seed_, 1, drawn_++); }
   std::uint64_t draw_image() { return mix64(seed_, 2, drawn_images_++); }
+  static ProtocolFaults faults_of(Broken broken) {
+    ProtocolFaults faults;
+    faults.overwrite_record = broken == Broken::kRecordsOwnFile;
+    return faults;
+  }
   static std::string directory(std::uint32_t rank) { return "rank" + std::to_string(rank); }
 
   [[nodiscard]] RankOptions options_of(std::uint32_t rank) const {
@@ -91,8 +102,7 @@ class RankWorld {
       ASSERT_TRUE(done) << done.error().message;
       if (settle_alone_) settle(rank, step);
     }
-    const Status written =
-        write_global(*storage_, directory(0), {kRun, stores_[0]->sequence(), step, ranks_});
+    const Status written = records_.write({kRun, stores_[0]->sequence(), step, ranks_});
     ASSERT_TRUE(written) << written.error().message;
     acknowledged_ = step;
     if (settle_alone_) return;
@@ -176,7 +186,8 @@ class RankWorld {
       if (sequence && *sequence != stores[rank]->sequence()) return "numbers differ";
       sequence = stores[rank]->sequence();
     }
-    if (!write_global(image, directory(0), {kRun, *sequence, kSteps + 9, ranks_})) {
+    GlobalRecords records(image, directory(0));
+    if (!records.reserve() || !records.write({kRun, *sequence, kSteps + 9, ranks_})) {
       return "the next record fails";
     }
     stores.clear();
@@ -194,6 +205,7 @@ class RankWorld {
   Timeline timeline_;
   const std::uint32_t ranks_;
   std::unique_ptr<SimStorage> storage_ = make_sim_storage(timeline_);
+  GlobalRecords records_;
   std::vector<std::unique_ptr<Store>> stores_;
   std::vector<SlotTable> tables_;
   std::vector<std::vector<std::uint64_t>> versions_;  // per rank and block
@@ -208,19 +220,19 @@ std::uint64_t wanted_images() {
   return (wanted != 0 ? wanted : 20000) / 10 + 1;
 }
 
-Verdict run_worlds(bool settle_alone, std::uint64_t images, bool stop_at_bad) {
+Verdict run_worlds(Broken broken, std::uint64_t images, bool stop_at_bad) {
   Verdict verdict;
   const char* text = std::getenv("PENSTOCK_POWER_LOSS_SEED");
   for (std::uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
        verdict.images < images; ++seed) {
-    RankWorld(seed, settle_alone, images, verdict).run();
+    RankWorld(seed, broken, images, verdict).run();
     if (::testing::Test::HasFatalFailure() || (stop_at_bad && verdict.bad != 0)) break;
   }
   return verdict;
 }
 
 TEST(StoreRanksPowerLossTest, LeavesACommitThatAllRanksHave) {
-  const Verdict verdict = run_worlds(false, wanted_images(), false);
+  const Verdict verdict = run_worlds(Broken::kNone, wanted_images(), false);
   EXPECT_EQ(verdict.bad, 0U) << verdict.first;
   EXPECT_GT(verdict.committed, verdict.images / 2);
   EXPECT_GT(verdict.discarded, verdict.images / 16) << "some ranks must have been ahead";
@@ -228,9 +240,104 @@ TEST(StoreRanksPowerLossTest, LeavesACommitThatAllRanksHave) {
 }
 
 TEST(StoreRanksPowerLossTest, WithoutTheRankRuleItIsFound) {
-  const Verdict verdict = run_worlds(true, 4000, true);
+  const Verdict verdict = run_worlds(Broken::kRankRule, 4000, true);
   EXPECT_GT(verdict.bad, 0U) << verdict.images << " images";
   RecordProperty("found", verdict.first);
+}
+
+TEST(StoreRanksPowerLossTest, ARecordWrittenOverTheOneThatCountsIsFound) {
+  const Verdict verdict = run_worlds(Broken::kRecordsOwnFile, 4000, true);
+  EXPECT_GT(verdict.bad, 0U) << verdict.images << " images";
+  RecordProperty("found", verdict.first);
+}
+
+/// A file whose place on the drive is bad.
+class UnreadableFile final : public ForwardingStorage {
+ public:
+  UnreadableFile(Storage& under, std::string path)
+      : ForwardingStorage(under), path_(std::move(path)) {}
+  Result<FileId> open(const std::string& path, const OpenOptions& options) override {
+    if (path == path_) return make_error(Errc::kIo, path + ": Input/output error (5)", EIO);
+    return under_.open(path, options);
+  }
+
+ private:
+  const std::string path_;
+};
+
+std::vector<std::string> records_in(Storage& storage) {
+  std::vector<std::string> names = storage.list("r").value();
+  std::erase_if(names, [](const auto& name) { return parse_spare_name(name, kGlobalSpare); });
+  return names;
+}
+
+/// Records first..last; empty when all were written.
+std::string write_records(GlobalRecords& records, std::uint64_t first, std::uint64_t last) {
+  for (std::uint64_t sequence = first; sequence <= last; ++sequence) {
+    const Status done = records.write({kRun, sequence, sequence * 10, 2});
+    if (!done) return done.error().message;
+  }
+  return {};
+}
+
+TEST(StoreGlobalTest, RecordsNeedNoSpace) {
+  Timeline timeline(1);
+  auto storage = make_sim_storage(timeline);
+  ASSERT_TRUE(storage->make_directory("r"));
+  ASSERT_TRUE(storage->sync_directory("/"));
+  SimFaults full;
+  full.full = true;
+  GlobalRecords records(*storage, "r");
+  ASSERT_TRUE(records.reserve());
+  storage->set_faults(full);
+  EXPECT_EQ(write_records(records, 1, 9), "");
+  EXPECT_EQ(read_global(*storage, "r").value()->record, (GlobalRecord{kRun, 9, 90, 2}));
+  EXPECT_EQ(storage->list("r").value().size(), 6U) << "two records and a spare, of two copies each";
+  // Another process, and whatever moment the first one was killed at.
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    auto image = storage->after_power_loss(timeline, seed);
+    image->set_faults(full);
+    GlobalRecords again(*image, "r");
+    ASSERT_TRUE(again.reserve());
+    EXPECT_EQ(write_records(again, 10, 14), "");
+    EXPECT_EQ(image->list("r").value().size(), 6U);
+  }
+  auto empty = make_sim_storage(timeline);
+  ASSERT_TRUE(empty->make_directory("r"));
+  empty->set_faults(full);
+  GlobalRecords unprepared(*empty, "r");
+  EXPECT_NE(write_records(unprepared, 1, 1), "") << "the drive must be full";
+}
+
+TEST(StoreGlobalTest, ARecordThatTheDriveDoesNotReturnIsWrittenOver) {
+  Timeline timeline(1);
+  auto storage = make_sim_storage(timeline);
+  ASSERT_TRUE(storage->make_directory("r"));
+  {
+    GlobalRecords records(*storage, "r");
+    ASSERT_TRUE(records.reserve());
+    ASSERT_EQ(write_records(records, 1, 4), "");
+  }
+  UnreadableFile drive(*storage, "r/global.3.a");
+  GlobalRecords records(drive, "r");
+  ASSERT_TRUE(records.reserve());
+  EXPECT_EQ(write_records(records, 5, 9), "");
+  EXPECT_EQ(storage->list("r").value().size(), 6U);
+}
+
+TEST(StoreGlobalTest, ARecordOfAnEarlierBuildIsRead) {
+  Timeline timeline(1);
+  auto storage = make_sim_storage(timeline);
+  ASSERT_TRUE(storage->make_directory("r"));
+  GlobalRecords records(*storage, "r");
+  ASSERT_EQ(write_records(records, 4, 4), "");
+  for (const char* name : {"r/global.4.a", "r/global.4.b"}) {
+    auto bytes = storage->read_file(name, 1 << 20).value();
+    EXPECT_EQ(bytes.size(), 4096U);
+    bytes.resize(88);  // they had no room behind
+    ASSERT_TRUE(replace_file(*storage, name, bytes));
+  }
+  EXPECT_EQ(read_global(*storage, "r").value()->record, (GlobalRecord{kRun, 4, 40, 2}));
 }
 
 TEST(StoreGlobalTest, EitherCopyIsEnoughAndTheOlderRecordIsToldApart) {
@@ -239,10 +346,12 @@ TEST(StoreGlobalTest, EitherCopyIsEnoughAndTheOlderRecordIsToldApart) {
   ASSERT_TRUE(storage->make_directory("r"));
   EXPECT_FALSE(read_global(*storage, "r").value());
   EXPECT_FALSE(read_global(*storage, "nowhere").value());
+  GlobalRecords records(*storage, "r");
+  ASSERT_TRUE(records.reserve());
   for (std::uint64_t sequence = 1; sequence <= 4; ++sequence) {
-    ASSERT_TRUE(write_global(*storage, "r", {kRun, sequence, sequence * 10, 2}));
+    ASSERT_TRUE(records.write({kRun, sequence, sequence * 10, 2}));
   }
-  EXPECT_EQ(storage->list("r").value(),
+  EXPECT_EQ(records_in(*storage),
             (std::vector<std::string>{"global.3.a", "global.3.b", "global.4.a", "global.4.b"}));
   ASSERT_TRUE(storage->flip_bit("r/global.4.a", 300));
   auto found = read_global(*storage, "r").value();
