@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
+#include <iterator>
+#include <set>
 
 #include "io/store_impl.hpp"
 #include "io/store_origin.hpp"
@@ -185,6 +188,21 @@ Status StoreImpl::forget_foreign() {
   return looked;
 }
 
+/// A run that was killed right after a commit had not yet given up the one before the last two. The
+/// last commit is made durable before its file is written over: reserve_manifests() ends with that.
+void StoreImpl::give_superseded() {
+  std::set<std::uint64_t, std::greater<>> commits;
+  for (const ManifestName& name : names_) {
+    if (name.pin.empty() && !name.temporary) commits.insert(name.sequence);
+  }
+  if (commits.size() < 3) return;
+  const std::uint64_t oldest_kept = std::min(*std::next(commits.begin()), committed_sequence_);
+  std::erase_if(names_, [&](const ManifestName& name) {
+    if (!name.pin.empty() || name.temporary || name.sequence >= oldest_kept) return false;
+    return spares_.give(name.copy, manifest_path(parts_.directories, name)).ok();
+  });
+}
+
 Status StoreImpl::reserve_manifests() {
   PENSTOCK_CHECK_OK(forget_foreign());
   // A longer blob takes its space with the first commits, and then has it.
@@ -199,11 +217,13 @@ Status StoreImpl::reserve_manifests() {
     return kept.ok();
   });
   PENSTOCK_CHECK_OK(std::move(kept));
+  give_superseded();
   const std::uint64_t each = longest_manifest(parts_.geometry, kUsualBlobBytes);
   for (const char copy : {'a', 'b'}) {
     const auto in_use = static_cast<std::size_t>(std::count_if(
         names_.begin(), names_.end(), [&](const ManifestName& name) { return name.copy == copy; }));
-    PENSTOCK_CHECK_OK(spares_.fill(copy, most > in_use ? most - in_use : 0, each));
+    const std::size_t fewest = most > 0 ? 1 : 0;  // for the commit that makes room for others
+    PENSTOCK_CHECK_OK(spares_.fill(copy, std::max(fewest, most - std::min(most, in_use)), each));
     if (most > 0) PENSTOCK_CHECK_OK(spares_.hold_names(copy));
   }
   return sync_directories();

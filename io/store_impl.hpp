@@ -221,6 +221,7 @@ class StoreImpl final : public Store {
   Status write_manifest(const CommitRecord& record, std::span<const SlotEntry> entries);
   void take_prepared();
   Status forget_foreign();
+  void give_superseded();
   Status sync_files();
   Status check_place() const;
   Result<std::span<const std::byte>> encode(const CommitRecord& record,

@@ -64,6 +64,34 @@ TEST_F(StoreSparesTest, AStoreThatWasKilledGoesOnWithoutSpace) {
   expect_state(*again, 8);
 }
 
+TEST_F(StoreSparesTest, AtWhateverMomentItWasKilledItGoesOnWithoutSpace) {
+  auto store = create();
+  SlotTable table = store->make_table();
+  ASSERT_EQ(commit_steps(*store, table, 0, 3), "");
+  std::vector<std::unique_ptr<SimStorage>> images;
+  storage_->set_observer([&](std::uint64_t) { images.push_back(storage_->after_kill(timeline_)); });
+  ASSERT_EQ(commit_steps(*store, table, 4, 4), "");
+  storage_->set_observer({});
+  ASSERT_GT(images.size(), 10U);
+  SimFaults full;
+  full.full = true;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    auto again = open_store(*images[i], kDirectory, quick_options(), true);
+    ASSERT_TRUE(again) << i << ": " << again.error().message;
+    images[i]->set_faults(full);
+    SlotTable rows = again.value()->make_table();
+    for (std::uint64_t step = 5; step < 8; ++step) {
+      const Status done = commit_all(*again.value(), rows, step);
+      ASSERT_TRUE(done) << "image " << i << " step " << step << ": " << done.error().message;
+    }
+    const auto names = images[i]->list(kDirectory).value();
+    const auto manifests = std::count_if(names.begin(), names.end(), [](const std::string& name) {
+      return parse_manifest_name(name) || parse_spare_name(name);
+    });
+    EXPECT_EQ(manifests, 6) << "image " << i;
+  }
+}
+
 TEST_F(StoreSparesTest, RotationNeedsNoSpace) {
   StoreGeometry geometry = small_geometry();
   geometry.pins = 2;
