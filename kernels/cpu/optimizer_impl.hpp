@@ -6,21 +6,12 @@
 /// change of MXCSR, which compilers do not treat as an input of arithmetic.
 
 #include "kernels/cpu/optimizer_tables.hpp"
+#include "kernels/cpu/vector_loop.hpp"
 #include "kernels/math/adamw.hpp"
 #include "kernels/math/convert.hpp"
 
 namespace penstock::detail {
 namespace {
-
-/// Calls body(i) for each whole vector and body(i, lanes) for the rest: the same code on the same
-/// lanes, so results do not depend on where a tensor is cut.
-template <class Body>
-inline void for_each_vector(std::size_t n, Body body) {
-  constexpr std::size_t kStep = 16;
-  std::size_t i = 0;
-  for (; n - i >= kStep; i += kStep) body(i);
-  if (i < n) body(i, n - i);
-}
 
 template <class V>
 struct Optimizer {

@@ -77,12 +77,23 @@ struct Kit {
     store_words(p, narrow_f16(x), lanes);
   }
 
+  static void stream(float* p, F32 x) {
+    _mm256_stream_ps(p, x.low);
+    _mm256_stream_ps(p + 8, x.high);
+  }
+  static void stream_u16(std::uint16_t* p, U32 x) { stream_words(p, narrow_u16(x)); }
+  static void stream_f16(std::uint16_t* p, F32 x) { stream_words(p, narrow_f16(x)); }
+  static void stream_fence() { _mm_sfence(); }
+
  private:
   static __m256i load_words(const std::uint16_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
   static void store_words(std::uint16_t* p, __m256i x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x);
+  }
+  static void stream_words(std::uint16_t* p, __m256i x) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x);
   }
   // AVX2 masks no 16-bit words: tails go through a buffer.
   static __m256i load_words(const std::uint16_t* p, std::size_t lanes) {

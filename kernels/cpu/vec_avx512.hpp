@@ -64,6 +64,11 @@ struct Kit {
     store_words(p, narrow_f16(x), lanes);
   }
 
+  static void stream(float* p, F32 x) { _mm512_stream_ps(p, x.all); }
+  static void stream_u16(std::uint16_t* p, U32 x) { stream_words(p, _mm512_cvtepi32_epi16(x.all)); }
+  static void stream_f16(std::uint16_t* p, F32 x) { stream_words(p, narrow_f16(x)); }
+  static void stream_fence() { _mm_sfence(); }
+
  private:
   static __m256i load_words(const std::uint16_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -76,6 +81,9 @@ struct Kit {
   }
   static void store_words(std::uint16_t* p, __m256i x, std::size_t lanes) {
     _mm256_mask_storeu_epi16(p, first_lanes(lanes).all, x);
+  }
+  static void stream_words(std::uint16_t* p, __m256i x) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x);
   }
   static __m256i narrow_f16(F32 x) {
     return _mm512_cvtps_ph(x.all, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -14,8 +14,11 @@
 /// function that other files could share. Include at most one of the three, and no code of std::.
 /// Partial loads and stores take the number of lanes, 0 to 16, and touch no byte beyond them; the
 /// other lanes read as +0.
-/// min, max: a < b ? a : b, a > b ? a : b (so b where either is NaN). Comparisons are false on NaN.
-/// Float operations follow MXCSR: use FloatModeGuard around them.
+/// stream, stream_u16, stream_f16: whole vectors to an address aligned to what they write (64 or 32
+/// bytes), past the caches; stream_fence() before another thread may be told of them.
+/// min, max: a < b ? a : b, a > b ? a : b (so b where either is NaN); but of a denormal, with DAZ,
+/// the wide ones return zero: not for what is stored. Comparisons are false on NaN. Float
+/// operations follow MXCSR: use FloatModeGuard around them.
 
 #include <emmintrin.h>
 
@@ -94,6 +97,29 @@ struct Kit {
   [[gnu::noinline]] static void store_f16(std::uint16_t* p, F32 x, std::size_t lanes = kLanes) {
     const Words words = reinterpret_cast<Words>(x.all);
     for (std::size_t i = 0; i < lanes; ++i) p[i] = math::f32_bits_to_f16_bits(words[i]);
+  }
+
+  static void stream(float* p, F32 x) { stream_bytes<sizeof x>(p, &x); }
+  static void stream_u16(std::uint16_t* p, U32 x) {
+    std::uint16_t words[kLanes];
+    store_u16(words, x);
+    stream_bytes<sizeof words>(p, words);
+  }
+  static void stream_f16(std::uint16_t* p, F32 x) {
+    std::uint16_t words[kLanes];
+    store_f16(words, x);
+    stream_bytes<sizeof words>(p, words);
+  }
+  static void stream_fence() { _mm_sfence(); }
+
+ private:
+  template <std::size_t kBytes>
+  static void stream_bytes(void* p, const void* from) {
+    auto* to = static_cast<__m128i*>(p);
+    const auto* words = static_cast<const __m128i*>(from);
+    for (std::size_t i = 0; i < kBytes / sizeof(__m128i); ++i) {
+      _mm_stream_si128(to + i, _mm_loadu_si128(words + i));
+    }
   }
 };
 

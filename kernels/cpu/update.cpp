@@ -1,0 +1,126 @@
+#include "kernels/cpu/update.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/update_tables.hpp"
+
+namespace penstock {
+namespace {
+
+using detail::UpdateLoop;
+using detail::UpdateTable;
+
+const UpdateTable& table_of(Isa isa) {
+  switch (isa) {
+    case Isa::kScalar:
+      break;
+    case Isa::kAvx2:
+      return detail::kUpdateAvx2;
+    case Isa::kAvx512:
+      return detail::kUpdateAvx512;
+  }
+  return detail::kUpdateScalar;
+}
+
+bool is_adam(Rule rule) {
+  return rule == Rule::kAdamW || rule == Rule::kAdam;
+}
+
+bool is_decoupled(Rule rule) {
+  return rule == Rule::kAdamW || rule == Rule::kLion;
+}
+
+/// -lr * weight decay; 0 where the kernels, which flush denormals, would see 0.
+float decoupled_decay(const UpdateRule& rule) {
+  if (!is_decoupled(rule.rule)) return 0.0F;
+  const auto decay = static_cast<float>(-rule.lr * rule.weight_decay);
+  return decay <= -std::numeric_limits<float>::min() ? decay : 0.0F;
+}
+
+UpdateLoop loop_of(const UpdateRule& rule) {
+  switch (rule.rule) {
+    case Rule::kAdamW:
+    case Rule::kAdam:
+      if (decoupled_decay(rule) < 0.0F) {
+        return rule.amsgrad ? UpdateLoop::kAdamMaxDecay : UpdateLoop::kAdamDecay;
+      }
+      return rule.amsgrad ? UpdateLoop::kAdamMax : UpdateLoop::kAdam;
+    case Rule::kSgd:
+      return rule.momentum != 0.0 ? UpdateLoop::kSgdMomentum : UpdateLoop::kSgd;
+    case Rule::kAdagrad:
+      return UpdateLoop::kAdagrad;
+    case Rule::kLion:
+      break;
+  }
+  return UpdateLoop::kLion;
+}
+
+/// 1 - beta^t without the cancellation of computing the power first.
+double bias_correction(double beta, std::uint64_t t) {
+  if (beta == 0.0) return 1.0;
+  return -std::expm1(static_cast<double>(t) * std::log(beta));
+}
+
+/// The size of the step, positive.
+double step_size(const UpdateRule& rule, std::uint64_t t) {
+  if (is_adam(rule.rule)) return rule.lr / bias_correction(rule.beta1, t);
+  if (rule.rule == Rule::kAdagrad) {
+    return rule.lr / (1.0 + static_cast<double>(t - 1) * rule.lr_decay);
+  }
+  return rule.lr;
+}
+
+}  // namespace
+
+UpdateStates update_states(const UpdateRule& rule) {
+  const bool adam = is_adam(rule.rule);
+  return {
+      .m = adam || rule.rule == Rule::kLion || (rule.rule == Rule::kSgd && rule.momentum != 0.0),
+      .v = adam || rule.rule == Rule::kAdagrad,
+      .v_max = adam && rule.amsgrad};
+}
+
+UpdateScalars update_scalars(const UpdateRule& rule, std::uint64_t t, double gradient_factor) {
+  const double inverse_root =
+      is_adam(rule.rule) ? 1.0 / std::sqrt(bias_correction(rule.beta2, t)) : 1.0;
+  return {.gs = static_cast<float>(rule.maximize ? -gradient_factor : gradient_factor),
+          .l2 = is_decoupled(rule.rule) ? 0.0F : static_cast<float>(rule.weight_decay),
+          .nd = decoupled_decay(rule),
+          .w1 = static_cast<float>(1.0 - rule.beta1),
+          .w2 = static_cast<float>(1.0 - rule.beta2),
+          .ns = static_cast<float>(-step_size(rule, t)),
+          .is = static_cast<float>(inverse_root),
+          .eps = static_cast<float>(rule.eps),
+          .mu = static_cast<float>(rule.momentum),
+          .keep = static_cast<float>(1.0 - rule.dampening),
+          .first = t == 1 ? 1.0F : 0.0F,
+          .nesterov = rule.nesterov ? 1.0F : 0.0F};
+}
+
+UpdateArrays UpdateArrays::part(std::size_t first, std::size_t count) const {
+  const auto from = [first](auto* array) { return array != nullptr ? array + first : nullptr; };
+  UpdateArrays out = *this;
+  out.n = count;
+  out.p = from(p);
+  out.hi = from(hi);
+  out.lo = from(lo);
+  out.m = from(m);
+  out.v = from(v);
+  out.v_max = from(v_max);
+  out.gradient = static_cast<const char*>(gradient) + first * size_bytes(gradient_type);
+  if (out.out != nullptr) out.out = static_cast<char*>(out.out) + first * size_bytes(out_type);
+  return out;
+}
+
+UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
+                           bool split_master) {
+  return table_of(isa).kernels[static_cast<int>(loop_of(rule))][static_cast<int>(gradient_type)]
+                              [split_master ? 1 : 0];
+}
+
+bool all_finite(Isa isa, std::size_t n, const void* gradient, DType gradient_type) {
+  return table_of(isa).finite[static_cast<int>(gradient_type)](n, gradient);
+}
+
+}  // namespace penstock

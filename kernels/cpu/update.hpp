@@ -1,0 +1,96 @@
+#pragma once
+
+/// CPU kernels of the update rules: one fused pass over weights, states and gradients.
+///
+/// Rules: AdamW, Adam, both with AMSGrad; SGD; Adagrad; Lion. docs/numerics.md has each formula,
+/// its
+///   source, and every difference from PyTorch.
+/// Master weight: f32, or its two halves (hi, lo) of kernels/cpu/optimizer.hpp, to the same bits.
+/// Numerics: as in kernels/cpu/optimizer.hpp: one IEEE operation per written one, nearest even, FTZ
+///   and DAZ inside, the same bits on every ISA and for every cut of the arrays, NaN canonical.
+/// Alignment: that of the element. Lengths: any, 0 included. No aliasing between arguments.
+/// Threads: reentrant; no state. What was copied out is visible to every thread afterwards.
+/// Errors: none; the caller checks hyper-parameters and the finiteness of gradients.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/dtype.hpp"
+#include "kernels/cpu/isa.hpp"
+
+namespace penstock {
+
+enum class Rule : std::uint8_t { kAdamW, kAdam, kSgd, kAdagrad, kLion };
+inline constexpr int kRuleCount = 5;
+
+/// A rule and its hyper-parameters, as the trainer states them; a rule ignores those of others.
+struct UpdateRule {
+  Rule rule = Rule::kAdamW;
+  bool amsgrad = false;     ///< AdamW, Adam
+  bool nesterov = false;    ///< SGD, with momentum
+  bool maximize = false;    ///< all: the gradient counts negatively (weight decay does not)
+  double lr = 1e-3;         ///< all
+  double weight_decay = 0;  ///< all; an L2 penalty in Adam, SGD, Adagrad, decoupled in AdamW, Lion
+  double beta1 = 0.9;       ///< AdamW, Adam, Lion
+  double beta2 = 0.999;     ///< AdamW, Adam, Lion (there usually 0.99)
+  double eps = 1e-8;        ///< AdamW, Adam, Adagrad
+  double momentum = 0;      ///< SGD
+  double dampening = 0;     ///< SGD, with momentum
+  double lr_decay = 0;      ///< Adagrad
+};
+
+/// Which states besides the weight a rule keeps, each [n] f32.
+struct UpdateStates {
+  bool m = false;      ///< average of gradients; SGD: the momentum buffer
+  bool v = false;      ///< average of squares; Adagrad: their sum
+  bool v_max = false;  ///< AMSGrad: the largest v so far
+};
+[[nodiscard]] UpdateStates update_states(const UpdateRule& rule);
+
+/// The hyper-parameters of one update, computed in double and rounded once; names of
+/// docs/numerics.md.
+struct UpdateScalars {
+  float gs;        ///< gradient factor, negated by maximize
+  float l2;        ///< weight decay added to the gradient; 0: none
+  float nd;        ///< -lr * weight decay where it is decoupled; 0: none
+  float w1, w2;    ///< 1 - beta
+  float ns;        ///< -lr / bc1, or the rule's own negative step size
+  float is, eps;   ///< 1 / sqrt(bc2)
+  float mu, keep;  ///< momentum, 1 - dampening
+  float first;     ///< 1 at t = 1, else 0
+  float nesterov;  ///< 1 or 0
+};
+
+/// t: this update's number, from 1. gradient_factor: clip factor / loss scale.
+[[nodiscard]] UpdateScalars update_scalars(const UpdateRule& rule, std::uint64_t t,
+                                           double gradient_factor);
+
+/// What one call updates, all in place but gradient and out. A null p means (hi, lo). States that
+/// the rule does not keep are not looked at.
+struct UpdateArrays {
+  std::size_t n = 0;
+  float* p = nullptr;                                  ///< [n] f32
+  std::uint16_t *hi = nullptr, *lo = nullptr;          ///< [n] each
+  float *m = nullptr, *v = nullptr, *v_max = nullptr;  ///< [n] f32 each
+  const void* gradient = nullptr;                      ///< [n] of gradient_type
+  DType gradient_type = DType::kBf16;                  ///< bf16, f16 or f32
+  void* out = nullptr;            ///< [n] of out_type: the new weights; or null
+  DType out_type = DType::kBf16;  ///< bf16, f16 (nearest even) or f32
+
+  /// `count` elements from `first` on.
+  [[nodiscard]] UpdateArrays part(std::size_t first, std::size_t count) const;
+};
+
+/// Traffic of AdamW, bytes an element: 28 with f32 master and gradient, 26 with a split master and
+/// a bf16 gradient, and what is copied out, by non-temporal stores.
+using UpdateKernel = void (*)(const UpdateScalars& scalars, const UpdateArrays& arrays);
+
+/// The kernel for a rule, a gradient type (bf16, f16, f32) and a form of the master; `isa` must be
+/// supported.
+[[nodiscard]] UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
+                                         bool split_master);
+
+/// Whether all n gradients are finite, before any factor.
+[[nodiscard]] bool all_finite(Isa isa, std::size_t n, const void* gradient, DType gradient_type);
+
+}  // namespace penstock

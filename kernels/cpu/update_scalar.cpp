@@ -1,0 +1,8 @@
+#include "kernels/cpu/update_impl.hpp"
+#include "kernels/cpu/vec_scalar.hpp"
+
+namespace penstock::detail {
+
+const UpdateTable kUpdateScalar = Updates<scalar::Kit>::table();
+
+}  // namespace penstock::detail

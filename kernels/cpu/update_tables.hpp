@@ -1,0 +1,33 @@
+#pragma once
+
+/// One table of update kernels for each instruction set, defined in update_<isa>.cpp.
+
+#include "kernels/cpu/update.hpp"
+
+namespace penstock::detail {
+
+/// The loops that rules run. AMSGrad and momentum have further arrays, and Adam's decoupled decay
+/// has to be fast; all else is a matter of scalars.
+enum class UpdateLoop {
+  kAdam,
+  kAdamDecay,
+  kAdamMax,
+  kAdamMaxDecay,
+  kSgd,
+  kSgdMomentum,
+  kAdagrad,
+  kLion
+};
+inline constexpr int kUpdateLoopCount = 8;
+inline constexpr int kGradientTypeCount = 3;  ///< f32, f16, bf16, as DType numbers them
+
+struct UpdateTable {
+  UpdateKernel kernels[kUpdateLoopCount][kGradientTypeCount][2];  ///< [][][split master]
+  bool (*finite[kGradientTypeCount])(std::size_t n, const void* gradient);
+};
+
+extern const UpdateTable kUpdateScalar;
+extern const UpdateTable kUpdateAvx2;
+extern const UpdateTable kUpdateAvx512;
+
+}  // namespace penstock::detail
