@@ -1,6 +1,6 @@
-// adamw_split against a loop that moves the same bytes and computes nothing (26 B/element: reads
-// hi, lo, m, v and the gradient, writes all but the gradient). The step is bandwidth bound, so that
-// loop is the honest roof, not a STREAM figure.
+// AdamW on the split master against a loop that moves the same bytes and computes nothing (26
+// B/element: reads hi, lo, m, v and the gradient, writes all but the gradient). The step is
+// bandwidth bound, so that loop is the honest roof, not a STREAM figure.
 //
 // How to read it: ratio_to_traffic near 1 is as fast as memory allows. Both loops run alternately
 // within one benchmark, so that a change of the machine's pace meets both. Samples in which the
@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/optimizer.hpp"
+#include "kernels/cpu/update.hpp"
 #include "measure/statistics.hpp"
 
 namespace {
@@ -113,8 +113,9 @@ void adamw_split(benchmark::State& state, Isa isa) {
     state.SkipWithError("not enough memory");
     return;
   }
-  const auto& kernels = penstock::optimizer_kernels(isa);
-  const auto scalars = penstock::adamw_scalars({.weight_decay = 0.1}, 10, 1.0);
+  const penstock::UpdateRule rule{.weight_decay = 0.1};
+  const auto kernel = penstock::update_kernel(isa, rule, penstock::DType::kBf16, true);
+  const auto scalars = penstock::update_scalars(rule, 10, 1.0);
   std::vector<double> step_s, traffic_s;
   std::size_t window = 0;
   for (auto _ : state) {
@@ -125,8 +126,14 @@ void adamw_split(benchmark::State& state, Isa isa) {
                       arrays.v.data() + i, arrays.gradient.data() + i);
     });
     const Sample step = take_sample([&, i = next_window()] {
-      kernels.adamw_split(scalars, kWindow, arrays.hi.data() + i, arrays.lo.data() + i,
-                          arrays.m.data() + i, arrays.v.data() + i, arrays.gradient.data() + i);
+      penstock::UpdateArrays at;
+      at.n = kWindow;
+      at.hi = arrays.hi.data() + i;
+      at.lo = arrays.lo.data() + i;
+      at.m = arrays.m.data() + i;
+      at.v = arrays.v.data() + i;
+      at.gradient = arrays.gradient.data() + i;
+      kernel(scalars, at);
     });
     state.SetIterationTime(step.wall_s);
     if (!traffic.undisturbed() || !step.undisturbed()) continue;

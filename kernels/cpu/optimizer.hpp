@@ -1,6 +1,7 @@
 #pragma once
 
-/// CPU optimizer kernels: the exact AdamW step on a split master, casts, gradient norm.
+/// CPU kernels around an update: the split master, casts, sums of gradients, gradient norm. The
+/// update rules are in kernels/cpu/update.hpp.
 ///
 /// Numerics: every line of a formula is one IEEE operation, round to nearest even, no contraction,
 ///   denormals flushed (FTZ and DAZ inside; the caller's MXCSR is unchanged afterwards). All ISAs
@@ -16,24 +17,6 @@
 #include "kernels/cpu/isa.hpp"
 
 namespace penstock {
-
-/// Hyper-parameters of one update, as the trainer states them.
-struct AdamW {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.0;
-};
-
-/// The same, rounded once to what the kernel multiplies with (names of docs/numerics.md):
-/// w1 = 1-b1, w2 = 1-b2, ns = -lr/bc1, is = 1/sqrt(bc2), nd = -lr*wd, gs = gradient factor,
-/// with bc_i = 1 - b_i^t computed as -expm1(t*log(b_i)) in double. t counts from 1.
-struct AdamWScalars {
-  float w1, w2, ns, is, eps, nd, gs;
-};
-[[nodiscard]] AdamWScalars adamw_scalars(const AdamW& hyper, std::uint64_t t,
-                                         double gradient_factor);
 
 /// The exact fp32 master is (hi << 16) + sext(lo): hi = (bits + 0x8000) >> 16, lo = int16(bits).
 inline constexpr std::uint32_t join_master_bits(std::uint16_t hi, std::uint16_t lo) {
@@ -56,14 +39,6 @@ struct NormPart {
 inline constexpr std::size_t kNormBlock = 4096;
 
 struct OptimizerKernels {
-  /// One AdamW step. hi, lo: [n] split master; m, v: [n] f32; gradient: [n] bf16. In place.
-  /// Traffic: 26 B/element.
-  void (*adamw_split)(const AdamWScalars& scalars, std::size_t n, std::uint16_t* hi,
-                      std::uint16_t* lo, float* m, float* v, const std::uint16_t* gradient);
-  /// The same on a plain fp32 master and fp32 gradient (level 0). p, m, v: [n] f32, in place.
-  void (*adamw_f32)(const AdamWScalars& scalars, std::size_t n, float* p, float* m, float* v,
-                    const float* gradient);
-
   /// master: [n] f32 -> split (NaN made canonical), and back.
   void (*split)(std::size_t n, const float* master, std::uint16_t* hi, std::uint16_t* lo);
   void (*join)(std::size_t n, const std::uint16_t* hi, const std::uint16_t* lo, float* master);

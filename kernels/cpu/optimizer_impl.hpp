@@ -7,7 +7,6 @@
 
 #include "kernels/cpu/optimizer_tables.hpp"
 #include "kernels/cpu/vector_loop.hpp"
-#include "kernels/math/adamw.hpp"
 #include "kernels/math/convert.hpp"
 
 namespace penstock::detail {
@@ -17,59 +16,6 @@ template <class V>
 struct Optimizer {
   using F32 = typename V::F32;
   using U32 = typename V::U32;
-  using Factors = math::AdamWFactors<F32>;
-  using State = math::AdamWState<F32>;
-
-  static Factors factors(const AdamWScalars& s) {
-    return {V::set(s.w1),  V::set(s.w2), V::set(s.ns), V::set(s.is),
-            V::set(s.eps), V::set(s.nd), V::set(s.gs)};
-  }
-
-  template <bool kDecay>
-  [[gnu::noinline]] static void adamw_split_body(const Factors& f, std::size_t n, std::uint16_t* hi,
-                                                 std::uint16_t* lo, float* m, float* v,
-                                                 const std::uint16_t* gradient) {
-    for_each_vector(n, [=](std::size_t i, auto... lanes) {
-      const U32 hi_word = V::load_u16(hi + i, lanes...);
-      const U32 lo_word = V::load_u16(lo + i, lanes...);
-      const State old = {math::join_master<V>(hi_word, lo_word), V::load(m + i, lanes...),
-                         V::load(v + i, lanes...)};
-      const F32 g = math::bf16_to_f32<V>(V::load_u16(gradient + i, lanes...));
-      const State next = math::adamw_step<kDecay>(f, old, g);
-      const F32 p = math::canonical<V>(next.p);
-      V::store_u16(hi + i, math::split_hi_word<V>(p), lanes...);
-      V::store_u16(lo + i, bits(p), lanes...);
-      V::store(m + i, math::canonical<V>(next.m), lanes...);
-      V::store(v + i, math::canonical<V>(next.v), lanes...);
-    });
-  }
-  static void adamw_split(const AdamWScalars& scalars, std::size_t n, std::uint16_t* hi,
-                          std::uint16_t* lo, float* m, float* v, const std::uint16_t* gradient) {
-    const FloatModeGuard guard;
-    const Factors f = factors(scalars);
-    const auto body = scalars.nd != 0.0F ? adamw_split_body<true> : adamw_split_body<false>;
-    body(f, n, hi, lo, m, v, gradient);
-  }
-
-  template <bool kDecay>
-  [[gnu::noinline]] static void adamw_f32_body(const Factors& f, std::size_t n, float* p, float* m,
-                                               float* v, const float* gradient) {
-    for_each_vector(n, [=](std::size_t i, auto... lanes) {
-      const State old = {V::load(p + i, lanes...), V::load(m + i, lanes...),
-                         V::load(v + i, lanes...)};
-      const State next = math::adamw_step<kDecay>(f, old, V::load(gradient + i, lanes...));
-      V::store(p + i, math::canonical<V>(next.p), lanes...);
-      V::store(m + i, math::canonical<V>(next.m), lanes...);
-      V::store(v + i, math::canonical<V>(next.v), lanes...);
-    });
-  }
-  static void adamw_f32(const AdamWScalars& scalars, std::size_t n, float* p, float* m, float* v,
-                        const float* gradient) {
-    const FloatModeGuard guard;
-    const Factors f = factors(scalars);
-    const auto body = scalars.nd != 0.0F ? adamw_f32_body<true> : adamw_f32_body<false>;
-    body(f, n, p, m, v, gradient);
-  }
 
   // From here to f16_to_f32 there is no arithmetic that MXCSR could change; the guard masks the
   // exceptions a caller may have unmasked.
@@ -165,9 +111,7 @@ struct Optimizer {
   }
 
   static constexpr OptimizerKernels table() {
-    return {.adamw_split = adamw_split,
-            .adamw_f32 = adamw_f32,
-            .split = split,
+    return {.split = split,
             .join = join,
             .f32_to_bf16 = f32_to_bf16,
             .bf16_to_f32 = bf16_to_f32,

@@ -73,6 +73,15 @@ double step_size(const UpdateRule& rule, std::uint64_t t) {
 
 }  // namespace
 
+UpdateRule update_rule(const AdamW& hyper) {
+  return {.rule = Rule::kAdamW,
+          .lr = hyper.lr,
+          .weight_decay = hyper.weight_decay,
+          .beta1 = hyper.beta1,
+          .beta2 = hyper.beta2,
+          .eps = hyper.eps};
+}
+
 UpdateStates update_states(const UpdateRule& rule) {
   const bool adam = is_adam(rule.rule);
   return {

@@ -39,6 +39,16 @@ struct UpdateRule {
   double lr_decay = 0;      ///< Adagrad
 };
 
+/// Hyper-parameters of AdamW, the rule of the engine.
+struct AdamW {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+};
+[[nodiscard]] UpdateRule update_rule(const AdamW& hyper);
+
 /// Which states besides the weight a rule keeps, each [n] f32.
 struct UpdateStates {
   bool m = false;      ///< average of gradients; SGD: the momentum buffer

@@ -10,7 +10,6 @@
 
 namespace capi = penstock::capi;
 using penstock::ok;
-using penstock::OptimizerKernels;
 using penstock::Result;
 using penstock::Status;
 
@@ -19,8 +18,7 @@ namespace {
 
 constexpr std::uint32_t kMostThreads = 4096;
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 48;
-/// Elements of one task, and of one pass while a widened gradient is still in the first cache.
-constexpr std::size_t kTaskElements = 65536, kPassElements = 2048;
+constexpr std::size_t kTaskElements = 65536;
 
 struct Pool final : Object {
   static constexpr HandleKind kKind = HandleKind::kPool;
@@ -87,24 +85,9 @@ Status check_arrays(const Arrays& arrays) {
   return ok();
 }
 
-void update(const OptimizerKernels& kernels, const AdamWScalars& scalars, const Arrays& arrays,
-            std::uint64_t first, std::uint64_t count) {
-  float widened[kPassElements];
-  for (std::uint64_t at = first; at < first + count; at += kPassElements) {
-    const std::size_t n = std::min<std::uint64_t>(kPassElements, first + count - at);
-    const float* gradient = widened;
-    if (arrays.gradient_dtype == PENSTOCK_F32) {
-      gradient = static_cast<const float*>(arrays.gradient) + at;
-    } else {
-      const auto* half = static_cast<const std::uint16_t*>(arrays.gradient) + at;
-      const bool is_bf16 = arrays.gradient_dtype == PENSTOCK_BF16;
-      (is_bf16 ? kernels.bf16_to_f32 : kernels.f16_to_f32)(n, half, widened);
-    }
-    kernels.adamw_f32(scalars, n, arrays.p + at, arrays.m + at, arrays.v + at, gradient);
-    if (arrays.out == nullptr) continue;
-    const bool is_bf16 = arrays.out_dtype == PENSTOCK_BF16;
-    (is_bf16 ? kernels.f32_to_bf16 : kernels.f32_to_f16)(n, arrays.p + at, arrays.out + at);
-  }
+DType dtype(penstock_dtype type) {
+  if (type == PENSTOCK_F32) return DType::kF32;
+  return type == PENSTOCK_F16 ? DType::kF16 : DType::kBf16;
 }
 
 Status optimizer_step(const penstock_optimizer_args* args, const Arrays& arrays,
@@ -128,16 +111,25 @@ Status optimizer_step(const penstock_optimizer_args* args, const Arrays& arrays,
   PENSTOCK_TAKE(isa, choose_isa());
   if (arrays.n == 0) return ok();
   PENSTOCK_CHECK_OK(check_arrays(arrays));
-  const OptimizerKernels& kernels = optimizer_kernels(isa);
-  const AdamWScalars scalars = adamw_scalars(hyper, given.t, given.gradient_factor);
+  const UpdateRule rule = update_rule(hyper);
+  const UpdateScalars scalars = update_scalars(rule, given.t, given.gradient_factor);
+  UpdateArrays all;
+  all.n = arrays.n;
+  all.p = arrays.p;
+  all.m = arrays.m;
+  all.v = arrays.v;
+  all.gradient = arrays.gradient;
+  all.gradient_type = dtype(arrays.gradient_dtype);
+  all.out = arrays.out;
+  all.out_type = dtype(arrays.out_dtype);
+  const UpdateKernel kernel = update_kernel(isa, rule, all.gradient_type, false);
   if (pool == nullptr) {
-    update(kernels, scalars, arrays, 0, arrays.n);
+    kernel(scalars, all);
     return ok();
   }
   pool->executor->parallel_for((arrays.n + kTaskElements - 1) / kTaskElements, [&](std::size_t i) {
     const std::uint64_t first = i * kTaskElements;
-    update(kernels, scalars, arrays, first,
-           std::min<std::uint64_t>(kTaskElements, arrays.n - first));
+    kernel(scalars, all.part(first, std::min<std::uint64_t>(kTaskElements, arrays.n - first)));
   });
   return ok();
 }

@@ -4,7 +4,7 @@
 /// Errors: kArgument names the value and its range.
 
 #include "capi/status.hpp"
-#include "kernels/cpu/optimizer.hpp"
+#include "kernels/cpu/update.hpp"
 
 namespace penstock::capi {
 

@@ -29,7 +29,7 @@
 #include "io/storage.hpp"
 #include "io/store.hpp"
 #include "io/store_pins.hpp"
-#include "kernels/cpu/optimizer.hpp"
+#include "kernels/cpu/update.hpp"
 #include "plan/plan.hpp"
 
 namespace penstock {

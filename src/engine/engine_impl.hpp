@@ -23,6 +23,7 @@
 #include "engine/layout.hpp"
 #include "engine/ranks.hpp"
 #include "io/page_buffer.hpp"
+#include "kernels/cpu/optimizer.hpp"
 #include "mem/arena.hpp"
 #include "optim/adamw.hpp"
 #include "plan/scheduler.hpp"

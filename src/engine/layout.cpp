@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/checksum.hpp"
+#include "kernels/cpu/optimizer.hpp"
 #include "mem/arena.hpp"
 
 namespace penstock {

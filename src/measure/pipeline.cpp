@@ -17,15 +17,21 @@ namespace {
 constexpr std::uint64_t kLeastChunks = 4;  // a slow drive gets the time for them
 constexpr auto kStopInterval = std::chrono::milliseconds(20);
 
-void update(const OptimizerKernels& kernels, std::byte* frame) {
-  const AdamWScalars scalars = adamw_scalars({.weight_decay = 0.1}, 10, 1.0);
+void update(Isa isa, std::byte* frame) {
+  const UpdateRule rule{.weight_decay = 0.1};
   constexpr std::uint64_t kHalf = 2 * kPipelineElements, kFull = 4 * kPipelineElements;
   const auto halves = [frame](std::uint64_t at) {
     return reinterpret_cast<std::uint16_t*>(frame + at);
   };
   const auto floats = [frame](std::uint64_t at) { return reinterpret_cast<float*>(frame + at); };
-  kernels.adamw_split(scalars, kPipelineElements, halves(0), halves(kHalf), floats(2 * kHalf),
-                      floats(2 * kHalf + kFull), halves(kPipelineChunkBytes));
+  UpdateArrays arrays;
+  arrays.n = kPipelineElements;
+  arrays.hi = halves(0);
+  arrays.lo = halves(kHalf);
+  arrays.m = floats(2 * kHalf);
+  arrays.v = floats(2 * kHalf + kFull);
+  arrays.gradient = halves(kPipelineChunkBytes);
+  update_kernel(isa, rule, DType::kBf16, true)(update_scalars(rule, 10, 1.0), arrays);
 }
 
 /// Invariant: each frame is in one state: reading, updating, writing, or done; busy_ counts those
@@ -120,7 +126,7 @@ class Pipeline final : public CompletionSink {
   }
 
   void update_frame(std::size_t frame) noexcept {
-    update(parts_.kernels, memory(frame));
+    update(parts_.isa, memory(frame));
     {
       const std::lock_guard lock(mutex_);
       frames_[frame].is_writing = true;
@@ -219,7 +225,7 @@ Result<PipelineResult> run_updates(const PipelineParts& parts, double seconds,
   PipelineResult result;
   do {
     parts.executor.parallel_for(frames, [&](std::size_t frame) {
-      update(parts.kernels, parts.memory.data() + frame * kPipelineFrameBytes);
+      update(parts.isa, parts.memory.data() + frame * kPipelineFrameBytes);
     });
     result.chunks += frames;
     result.seconds = static_cast<double>(now_ns() - start) * 1e-9;

@@ -18,7 +18,7 @@
 #include "base/executor.hpp"
 #include "base/result.hpp"
 #include "io/storage.hpp"
-#include "kernels/cpu/optimizer.hpp"
+#include "kernels/cpu/update.hpp"
 #include "measure/io_load.hpp"
 
 namespace penstock {
@@ -31,7 +31,7 @@ inline constexpr std::uint64_t kPipelineFrameBytes = std::uint64_t{4} << 20;
 struct PipelineParts {
   Storage& storage;
   Executor& executor;
-  const OptimizerKernels& kernels;
+  Isa isa;
   std::vector<FileId> files;
   std::uint64_t file_bytes = 0, first_chunk = 0;
   std::span<std::byte> memory;  ///< a multiple of kPipelineFrameBytes: that many frames

@@ -21,7 +21,7 @@ PipelineParts parts_of(IoContext& context) {
   const IoContextOptions& options = context.options();
   PipelineParts parts{context.storage(),
                       context.executor(),
-                      optimizer_kernels(options.isa),
+                      options.isa,
                       {},
                       context.file_bytes(),
                       context.next_offset(kPipelineChunkBytes) / kPipelineChunkBytes,

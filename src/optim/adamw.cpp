@@ -9,15 +9,26 @@ std::vector<SectionSpec> AdamWPolicy::sections() const {
 }
 
 void AdamWPolicy::on_step(const Record& record) {
-  AdamW hyper = record.hyper;
-  with_decay_ = adamw_scalars(hyper, record.updates, record.gradient_factor);
-  hyper.weight_decay = 0.0;
-  without_decay_ = adamw_scalars(hyper, record.updates, record.gradient_factor);
+  UpdateRule rule = update_rule(record.hyper);
+  const auto prepare = [&]() -> Update {
+    return {update_kernel(isa_, rule, DType::kBf16, true),
+            update_scalars(rule, record.updates, record.gradient_factor)};
+  };
+  with_decay_ = prepare();
+  rule.weight_decay = 0.0;
+  without_decay_ = prepare();
 }
 
 void AdamWPolicy::update(const TileRange& range) const {
-  kernels_.adamw_split(range.decay ? with_decay_ : without_decay_, range.elements, range.hi,
-                       range.lo, range.m, range.v, range.gradient);
+  const Update& update = range.decay ? with_decay_ : without_decay_;
+  UpdateArrays arrays;
+  arrays.n = range.elements;
+  arrays.hi = range.hi;
+  arrays.lo = range.lo;
+  arrays.m = range.m;
+  arrays.v = range.v;
+  arrays.gradient = range.gradient;
+  update.kernel(update.scalars, arrays);
 }
 
 }  // namespace penstock

@@ -8,15 +8,20 @@ namespace penstock {
 
 class AdamWPolicy final : public UpdatePolicy {
  public:
-  explicit AdamWPolicy(Isa isa) : kernels_(optimizer_kernels(isa)) {}
+  explicit AdamWPolicy(Isa isa) : isa_(isa) {}
   [[nodiscard]] std::vector<SectionSpec> sections() const override;
   [[nodiscard]] Grain grain() const override { return Grain::kElement; }
   void on_step(const Record& record) override;
   void update(const TileRange& range) const override;
 
  private:
-  const OptimizerKernels& kernels_;
-  AdamWScalars with_decay_{}, without_decay_{};
+  struct Update {
+    UpdateKernel kernel = nullptr;
+    UpdateScalars scalars{};
+  };
+
+  Isa isa_;
+  Update with_decay_, without_decay_;
 };
 
 }  // namespace penstock

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/section.hpp"
-#include "kernels/cpu/optimizer.hpp"
+#include "kernels/cpu/update.hpp"
 
 namespace penstock {
 

@@ -32,28 +32,10 @@ struct KernelCase {
   std::function<void(const OptimizerKernels&, std::size_t n, const Arrays&)> run;
 };
 
-const AdamWScalars& test_scalars() {
-  static const AdamWScalars scalars =
-      adamw_scalars({.lr = 0.01, .eps = 1e-6, .weight_decay = 0.1}, 12, 0.75);
-  return scalars;
-}
-
 const std::vector<KernelCase>& kernel_cases() {
   using K = const OptimizerKernels&;
   using A = const Arrays&;
   static const std::vector<KernelCase> cases = {
-      {"adamw_split",
-       {2, 2, 4, 4, 2},
-       {true, true, true, true, false},
-       [](K k, std::size_t n, A a) {
-         k.adamw_split(test_scalars(), n, u16(a[0]), u16(a[1]), f32(a[2]), f32(a[3]), u16(a[4]));
-       }},
-      {"adamw_f32",
-       {4, 4, 4, 4},
-       {true, true, true, false},
-       [](K k, std::size_t n, A a) {
-         k.adamw_f32(test_scalars(), n, f32(a[0]), f32(a[1]), f32(a[2]), f32(a[3]));
-       }},
       {"split",
        {4, 2, 2},
        {false, true, true},

@@ -252,6 +252,78 @@ TEST_P(UpdateTest, GradientScaleCancelsWithoutEpsilon) {
   }
 }
 
+TEST_P(UpdateTest, WithoutGradientMomentsDecayToExactZero) {
+  // Without FTZ, m would stop at a few denormal units for ever (and cost 2.4 times the time).
+  for (const Rule kind : {Rule::kAdam, Rule::kLion, Rule::kSgd}) {
+    const UpdateRule rule = {.rule = kind, .lr = 1e-3, .momentum = 0.9};
+    const UpdateStep step = kernel_update({GetParam(), DType::kBf16, true});
+    UpdateValues x(2);
+    x.p = {1.0F, -2.0F};
+    x.m = {0.5F, -0.25F};
+    x.v = {1.0F, 2.0F};
+    const bool has_v = update_states(rule).v;
+    for (std::uint64_t t = 2; t <= 100000 && (x.m[0] != 0.0F || x.m[1] != 0.0F); ++t) {
+      const UpdateValues old = x;
+      step(rule, t, 1.0, x, {0.0F, 0.0F}, nullptr);
+      for (std::size_t i = 0; i < 2; ++i) {
+        ASSERT_GE(x.v[i], 0.0F);
+        if (has_v) {
+          ASSERT_LT(x.v[i], old.v[i]);
+        }
+        ASSERT_LE(std::fabs(x.m[i]), std::fabs(old.m[i]));
+      }
+    }
+    EXPECT_EQ(x.m[0], 0.0F);
+    EXPECT_EQ(x.m[1], 0.0F);
+  }
+}
+
+TEST_P(UpdateTest, SecondMomentIsNeverNegative) {
+  constexpr std::size_t kCount = 1U << 16;
+  RandomBits random(37);
+  UpdateValues x(kCount);
+  std::vector<float> gradient;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    x.v[i] = float_of(random.next_u32() & 0x7effffffU);
+    gradient.push_back(float_of(random.next_u32() & 0xbfffffffU));
+  }
+  kernel_update({GetParam(), DType::kF32, true})({.beta2 = 0.5}, 3, 1.0, x, gradient, nullptr);
+  for (std::size_t i = 0; i < kCount; ++i) ASSERT_FALSE(std::signbit(x.v[i])) << i;
+}
+
+TEST_P(UpdateTest, ResumesBitForBitAndFollowsChangedHyperParameters) {
+  constexpr std::size_t kCount = 333;
+  const UpdateStep step = kernel_update({GetParam(), DType::kF32, true});
+  for (const NamedRule& named : named_rules()) {
+    UpdateValues x(kCount);
+    x.p.assign(kCount, 0.25F);
+    UpdateValues model = x;
+    RandomBits random(41);
+    for (std::uint64_t t = 1; t <= 50; ++t) {
+      UpdateRule rule = named.rule;
+      rule.lr = 1e-3 / static_cast<double>(t);
+      rule.beta2 = t < 20 ? 0.95 : 0.999;
+      rule.weight_decay = t % 3 == 0 ? 0.0 : 0.1;
+      std::vector<float> gradient;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        gradient.push_back(static_cast<float>(random.normal()));
+      }
+      step(rule, t, 0.5, x, gradient, nullptr);
+      const FloatModeGuard guard;
+      const UpdateScalars scalars = update_scalars(rule, t, 0.5);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        model_update_f32(rule, scalars, gradient[i], model.p[i], model.m[i], model.v[i],
+                         model.v_max[i]);
+      }
+    }
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(bits_of(x.p[i]), bits_of(model.p[i])) << named.name << " " << i;
+      ASSERT_EQ(bits_of(x.m[i]), bits_of(model.m[i])) << named.name << " " << i;
+      ASSERT_EQ(bits_of(x.v[i]), bits_of(model.v[i])) << named.name << " " << i;
+    }
+  }
+}
+
 TEST_P(UpdateTest, FindsTheOneGradientThatIsNotFinite) {
   for (const DType type : kGradientTypes) {
     const std::size_t size = size_bytes(type);
@@ -273,6 +345,13 @@ TEST_P(UpdateTest, FindsTheOneGradientThatIsNotFinite) {
       }
     }
   }
+}
+
+TEST(UpdateScalarsTest, HaveNoBiasCorrectionForBetaZero) {
+  const UpdateScalars s = update_scalars({.lr = 0.5, .beta1 = 0.0, .beta2 = 0.0}, 1, 1.0);
+  EXPECT_EQ(s.w1, 1.0F);
+  EXPECT_EQ(s.ns, -0.5F);
+  EXPECT_EQ(s.is, 1.0F);
 }
 
 TEST(UpdateScalarsTest, AreTheHyperParametersRoundedOnce) {
