@@ -403,8 +403,32 @@ PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_pool_create(uint32_t th
 /* NULL is fine; a second destroy is PENSTOCK_E_STATE. */
 PENSTOCK_API penstock_status penstock_pool_destroy(penstock_pool* pool);
 
+/* The update rules, in fp32, one IEEE operation for each one written. PyTorch's hyper-parameters
+ * have PyTorch's meaning; docs/numerics.md has the formulas line by line. Deliberate differences:
+ * averages take one rounding of 1 - beta, as fp32 beta and 1 - beta do not add up to one and v
+ * would drift; decoupled decay is added to the update, as a factor of p would round it away;
+ * denormals count as zeros, for speed. G: gradient times gradient_factor, negative with maximize;
+ * wd: weight decay; t counts updates from 1; names are those of the arrays. */
 typedef int32_t penstock_optimizer;
-enum { PENSTOCK_ADAMW = 1 };
+enum {
+  /* Loshchilov, Hutter 2019. m += (1 - beta1)(G - m); v += (1 - beta2)(G^2 - v);
+   * p -= lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + wd p).
+   * With amsgrad (Reddi and others 2018): v_max = max(v_max, v), in place of v in p. */
+  PENSTOCK_ADAMW = 1,
+  /* Kingma, Ba 2015. The same with G + wd p for G, and no other decay. */
+  PENSTOCK_ADAM = 2,
+  /* G += wd p. p -= lr G; or with momentum (Sutskever and others 2013)
+   * m = momentum m + (1 - dampening) G, at t = 1 m = G whatever m holds;
+   * p -= lr m, with nesterov p -= lr (G + momentum m). */
+  PENSTOCK_SGD = 3,
+  /* Duchi and others 2011. G += wd p; v += G^2;
+   * p -= lr / (1 + (t - 1) lr_decay) G / (sqrt(v) + eps).
+   * PyTorch's initial_accumulator_value is what the caller fills v with at first. */
+  PENSTOCK_ADAGRAD = 4,
+  /* Chen and others 2023; not in PyTorch. p -= lr (sign(m + (1 - beta1)(G - m)) + wd p), where
+   * sign(0) = 0; m += (1 - beta2)(G - m). beta2 is usually .99. */
+  PENSTOCK_LION = 5
+};
 
 typedef struct penstock_optimizer_args {
   uint32_t struct_size;
@@ -412,18 +436,47 @@ typedef struct penstock_optimizer_args {
   uint64_t t;                                 /* this update's number, from 1 */
   double lr, beta1, beta2, eps, weight_decay; /* defaults 1e-3, .9, .999, 1e-8, 0 */
   double gradient_factor;                     /* multiplies gradients: clip and scale; default 1 */
+  /* From here 0 by default. One that is set and that the rule does not have is refused. */
+  double momentum, dampening; /* SGD */
+  double lr_decay;            /* ADAGRAD */
+  int32_t nesterov;           /* SGD with momentum and no dampening: 1 */
+  int32_t amsgrad;            /* ADAMW, ADAM: 1 */
+  int32_t maximize;           /* 1: the gradient, but not the decay, counts negatively */
+  int32_t gradients_checked;  /* 1: the caller knows them to be finite; saves reading them twice */
 } penstock_optimizer_args;
 
 PENSTOCK_API penstock_status penstock_optimizer_args_init(penstock_optimizer_args* args,
                                                           size_t struct_size);
 
-/* One fused update of n elements. p, m, v: [n] f32, in place. grad: [n] of grad_dtype. out: [n] of
- * out_dtype (bf16 or f16), the rounded new weights, or NULL with PENSTOCK_DTYPE_NONE. No two arrays
- * may overlap; each is aligned to its elements. pool: NULL computes in the calling thread. The
- * result does not depend on the pool. */
+/* The caller's arrays, [n] each, updated in place but for grad and out. No two may overlap; each is
+ * aligned to its elements. The rule's own states only: others are not looked at. They start as
+ * zeros (ADAGRAD: see there), and none may be changed between updates. */
+typedef struct penstock_optimizer_arrays {
+  uint32_t struct_size;
+  penstock_dtype grad_dtype; /* f32, f16 or bf16; default f32 */
+  penstock_dtype out_dtype;  /* f32, f16 or bf16; default PENSTOCK_DTYPE_NONE: nothing copied out */
+  penstock_dtype state_dtype; /* of m, v, v_max; this version has f32, the default */
+  uint64_t n;                 /* at least 1 */
+  float* p;                   /* the fp32 weights; or NULL, and their two halves: */
+  uint16_t* hi; /* the upper 16 bits, rounded: a bf16 weight for forward and backward */
+  uint16_t* lo; /* the rest, a signed 16-bit number: p is (hi << 16) + lo, as bits */
+  void* m;      /* ADAMW, ADAM, LION; SGD with momentum */
+  void* v;      /* ADAMW, ADAM, ADAGRAD */
+  void* v_max;  /* amsgrad */
+  const void* grad;
+  void* out; /* the new weights, rounded to nearest even, past the caches; else NULL */
+} penstock_optimizer_arrays;
+
+PENSTOCK_API penstock_status penstock_optimizer_arrays_init(penstock_optimizer_arrays* arrays,
+                                                            size_t struct_size);
+
+/* One fused update of n elements. *applied becomes 1; or 0, and no byte of any array is changed, if
+ * some gradient is infinite or NaN, or times gradient_factor larger than 1.8e19, whose square
+ * overflows. pool: NULL computes in the calling thread; the result does not depend on it. Several
+ * threads may call this at once, on different arrays. */
 PENSTOCK_API PENSTOCK_NODISCARD penstock_status penstock_cpu_optimizer_step(
-    const penstock_optimizer_args* args, uint64_t n, float* p, float* m, float* v, const void* grad,
-    penstock_dtype grad_dtype, void* out, penstock_dtype out_dtype, penstock_pool* pool);
+    const penstock_optimizer_args* args, const penstock_optimizer_arrays* arrays,
+    penstock_pool* pool, int32_t* applied);
 
 #ifdef __cplusplus
 }

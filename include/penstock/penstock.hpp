@@ -58,6 +58,11 @@ inline void check(penstock_status status) {
   check(penstock_optimizer_args_init(&value, sizeof value));
   return value;
 }
+[[nodiscard]] inline penstock_optimizer_arrays optimizer_arrays() {
+  penstock_optimizer_arrays value;
+  check(penstock_optimizer_arrays_init(&value, sizeof value));
+  return value;
+}
 
 /// The right to read a group's weights; ends with the object.
 class Lease {
@@ -309,6 +314,16 @@ class Pool {
  private:
   penstock_pool* pool_ = nullptr;
 };
+
+/// One fused update of the caller's arrays; false if a gradient is not finite and nothing changed.
+[[nodiscard]] inline bool optimizer_step(const penstock_optimizer_args& args,
+                                         const penstock_optimizer_arrays& arrays,
+                                         const Pool* pool = nullptr) {
+  std::int32_t applied = 0;
+  check(penstock_cpu_optimizer_step(&args, &arrays, pool != nullptr ? pool->get() : nullptr,
+                                    &applied));
+  return applied != 0;
+}
 
 }  // namespace v0
 }  // namespace penstock

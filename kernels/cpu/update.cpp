@@ -128,8 +128,8 @@ UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
                               [split_master ? 1 : 0];
 }
 
-bool all_finite(Isa isa, std::size_t n, const void* gradient, DType gradient_type) {
-  return table_of(isa).finite[static_cast<int>(gradient_type)](n, gradient);
+bool all_within(Isa isa, std::size_t n, const void* gradient, DType gradient_type, float limit) {
+  return table_of(isa).within[static_cast<int>(gradient_type)](n, gradient, limit);
 }
 
 }  // namespace penstock

@@ -100,7 +100,8 @@ using UpdateKernel = void (*)(const UpdateScalars& scalars, const UpdateArrays& 
 [[nodiscard]] UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
                                          bool split_master);
 
-/// Whether all n gradients are finite, before any factor.
-[[nodiscard]] bool all_finite(Isa isa, std::size_t n, const void* gradient, DType gradient_type);
+/// Whether no gradient is NaN or larger in magnitude than `limit`, a positive normal number.
+[[nodiscard]] bool all_within(Isa isa, std::size_t n, const void* gradient, DType gradient_type,
+                              float limit);
 
 }  // namespace penstock

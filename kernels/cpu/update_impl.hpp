@@ -145,26 +145,20 @@ struct Updates {
     pair[1] = Update<V, Rule, Gradient, SplitMaster<V>>::run;
   }
 
-  /// All ones in the exponent: infinity or NaN. Integers only, so no guard is needed.
-  template <std::uint32_t kExponent, class Load>
-  static bool finite(std::size_t n, Load load) {
-    typename V::Mask bad = V::first_lanes(0);
-    const auto exponent = V::set_u32(kExponent);
+  template <class Gradient>
+  [[gnu::noinline]] static bool within_body(std::size_t n, const void* gradient, float limit) {
+    const auto* p = static_cast<const typename Gradient::Element*>(gradient);
+    const auto largest = V::set(limit);
+    auto inside = V::first_lanes(16);
     for_each_vector(n, [&](std::size_t i, auto... lanes) {
-      bad = bad | equal(load(i, lanes...) & exponent, exponent);
+      inside = inside & less_equal(abs(Gradient::load(p + i, lanes...)), largest);
     });
-    return !any(bad);
+    return !any(equal(select(inside, V::set_u32(1), V::set_u32(0)), V::set_u32(0)));
   }
-  static bool finite_f32(std::size_t n, const void* gradient) {
-    const auto* p = static_cast<const float*>(gradient);
-    return finite<0x7f800000U>(
-        n, [p](std::size_t i, auto... lanes) { return bits(V::load(p + i, lanes...)); });
-  }
-  template <std::uint32_t kExponent>
-  static bool finite_half(std::size_t n, const void* gradient) {
-    const auto* p = static_cast<const std::uint16_t*>(gradient);
-    return finite<kExponent>(
-        n, [p](std::size_t i, auto... lanes) { return V::load_u16(p + i, lanes...); });
+  template <class Gradient>
+  static bool within(std::size_t n, const void* gradient, float limit) {
+    const FloatModeGuard guard;
+    return within_body<Gradient>(n, gradient, limit);
   }
 
   static constexpr UpdateTable table() {
@@ -177,9 +171,9 @@ struct Updates {
     fill<math::Sgd<true>>(out, UpdateLoop::kSgdMomentum);
     fill<math::Adagrad>(out, UpdateLoop::kAdagrad);
     fill<math::Lion>(out, UpdateLoop::kLion);
-    out.finite[static_cast<int>(DType::kF32)] = finite_f32;
-    out.finite[static_cast<int>(DType::kF16)] = finite_half<0x7c00U>;
-    out.finite[static_cast<int>(DType::kBf16)] = finite_half<0x7f80U>;
+    out.within[static_cast<int>(DType::kF32)] = within<GradientF32<V>>;
+    out.within[static_cast<int>(DType::kF16)] = within<GradientF16<V>>;
+    out.within[static_cast<int>(DType::kBf16)] = within<GradientBf16<V>>;
     return out;
   }
 };

@@ -23,7 +23,7 @@ inline constexpr int kGradientTypeCount = 3;  ///< f32, f16, bf16, as DType numb
 
 struct UpdateTable {
   UpdateKernel kernels[kUpdateLoopCount][kGradientTypeCount][2];  ///< [][][split master]
-  bool (*finite[kGradientTypeCount])(std::size_t n, const void* gradient);
+  bool (*within[kGradientTypeCount])(std::size_t n, const void* gradient, float limit);
 };
 
 extern const UpdateTable kUpdateScalar;

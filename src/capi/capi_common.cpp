@@ -84,5 +84,9 @@ penstock_status penstock_step_report_init(penstock_step_report* report, size_t s
 penstock_status penstock_optimizer_args_init(penstock_optimizer_args* args, size_t struct_size) {
   return capi::initialise(args, struct_size);
 }
+penstock_status penstock_optimizer_arrays_init(penstock_optimizer_arrays* arrays,
+                                               size_t struct_size) {
+  return capi::initialise(arrays, struct_size);
+}
 
 }  // extern "C"

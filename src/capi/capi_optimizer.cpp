@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include "base/executor.hpp"
 #include "capi/hyper.hpp"
@@ -18,66 +23,130 @@ namespace {
 
 constexpr std::uint32_t kMostThreads = 4096;
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 48;
+/// Elements of one task; a multiple of a cache line of every type, so that no two tasks share one.
 constexpr std::size_t kTaskElements = 65536;
+/// sqrt(FLT_MAX): larger gradients have no square, and second moments would stay infinite.
+constexpr double kLargestGradient = 0x1.fffffep+63;
 
 struct Pool final : Object {
   static constexpr HandleKind kKind = HandleKind::kPool;
   std::unique_ptr<Executor> executor;
 };
 
-struct Arrays {
-  std::uint64_t n = 0;
-  float *p = nullptr, *m = nullptr, *v = nullptr;
-  const void* gradient = nullptr;
-  penstock_dtype gradient_dtype = PENSTOCK_DTYPE_NONE;
-  std::uint16_t* out = nullptr;
-  penstock_dtype out_dtype = PENSTOCK_DTYPE_NONE;
-};
+Result<UpdateRule> read_rule(const penstock_optimizer_args& args) {
+  if (args.kind < PENSTOCK_ADAMW || args.kind > PENSTOCK_LION) {
+    return argument(fmt::format("kind is {}; it is PENSTOCK_ADAMW (1) to PENSTOCK_LION ({})",
+                                args.kind, PENSTOCK_LION));
+  }
+  const std::pair<const char*, std::int32_t> flags[] = {
+      {"nesterov", args.nesterov},
+      {"amsgrad", args.amsgrad},
+      {"maximize", args.maximize},
+      {"gradients_checked", args.gradients_checked}};
+  for (const auto& [name, value] : flags) {
+    if (value != 0 && value != 1) {
+      return argument(fmt::format("{} is {}; it is 0 or 1", name, value));
+    }
+  }
+  if (args.t == 0) return argument("t is 0; the first update has number 1");
+  const UpdateRule rule = {.rule = static_cast<Rule>(args.kind - PENSTOCK_ADAMW),
+                           .amsgrad = args.amsgrad == 1,
+                           .nesterov = args.nesterov == 1,
+                           .maximize = args.maximize == 1,
+                           .lr = args.lr,
+                           .weight_decay = args.weight_decay,
+                           .beta1 = args.beta1,
+                           .beta2 = args.beta2,
+                           .eps = args.eps,
+                           .momentum = args.momentum,
+                           .dampening = args.dampening,
+                           .lr_decay = args.lr_decay};
+  PENSTOCK_CHECK_OK(check_hyper(rule));
+  PENSTOCK_CHECK_OK(check_factor("gradient_factor", args.gradient_factor));
+  return rule;
+}
 
-Status check_types(const Arrays& arrays) {
-  if (arrays.gradient_dtype != PENSTOCK_F32 && arrays.gradient_dtype != PENSTOCK_F16 &&
-      arrays.gradient_dtype != PENSTOCK_BF16) {
-    return argument(
-        fmt::format("grad_dtype is {}; it is PENSTOCK_F32, PENSTOCK_F16 or "
-                    "PENSTOCK_BF16",
-                    arrays.gradient_dtype));
+std::optional<DType> dtype(penstock_dtype type) {
+  if (type == PENSTOCK_F32) return DType::kF32;
+  if (type == PENSTOCK_F16) return DType::kF16;
+  if (type == PENSTOCK_BF16) return DType::kBf16;
+  return std::nullopt;
+}
+
+Error wrong_type(const char* name, penstock_dtype type, const char* further) {
+  return argument(fmt::format("{} is {}; it is PENSTOCK_F32, PENSTOCK_F16{} PENSTOCK_BF16{}", name,
+                              type, *further == '\0' ? " or" : ",", further));
+}
+
+/// The arrays as kernels take them, each present if it is needed; whether they are sound comes
+/// next.
+Result<UpdateArrays> read_arrays(const penstock_optimizer_arrays& given, const UpdateRule& rule) {
+  UpdateArrays out;
+  const auto gradient_type = dtype(given.grad_dtype), out_type = dtype(given.out_dtype);
+  if (!gradient_type) return wrong_type("grad_dtype", given.grad_dtype, "");
+  if (!out_type && given.out_dtype != PENSTOCK_DTYPE_NONE) {
+    return wrong_type("out_dtype", given.out_dtype, " or PENSTOCK_DTYPE_NONE");
   }
-  const bool is_half = arrays.out_dtype == PENSTOCK_F16 || arrays.out_dtype == PENSTOCK_BF16;
-  if (!is_half && arrays.out_dtype != PENSTOCK_DTYPE_NONE) {
-    return argument(
-        fmt::format("out_dtype is {}; it is PENSTOCK_F16, PENSTOCK_BF16 or "
-                    "PENSTOCK_DTYPE_NONE",
-                    arrays.out_dtype));
+  if (given.state_dtype != PENSTOCK_F32) {
+    return argument(fmt::format("state_dtype is {}; this version has PENSTOCK_F32 ({})",
+                                given.state_dtype, PENSTOCK_F32));
   }
-  if (arrays.n > 0 && is_half != (arrays.out != nullptr)) {
+  if (out_type.has_value() != (given.out != nullptr)) {
     return argument("out and out_dtype come together or not at all");
   }
-  return ok();
+  if (given.n == 0) return argument("n is 0; there is nothing to update");
+  if (given.n > kMostElements) return argument(fmt::format("n is {}; at most 2^48", given.n));
+  const bool halves = given.hi != nullptr || given.lo != nullptr;
+  if ((given.p != nullptr) == halves) {
+    return argument(halves ? "p and hi, lo are set; the weights are the one or the others"
+                           : "p is NULL, and so are hi and lo; one form of the weights is needed");
+  }
+  const UpdateStates states = update_states(rule);
+  out.n = given.n;
+  out.p = given.p;
+  out.hi = given.hi;
+  out.lo = given.lo;
+  if (states.m) out.m = static_cast<float*>(given.m);
+  if (states.v) out.v = static_cast<float*>(given.v);
+  if (states.v_max) out.v_max = static_cast<float*>(given.v_max);
+  out.gradient = given.grad;
+  out.gradient_type = *gradient_type;
+  out.out = given.out;
+  out.out_type = out_type.value_or(DType::kBf16);
+  return out;
 }
 
 /// Non-null, aligned to their elements, and apart.
-Status check_arrays(const Arrays& arrays) {
+Status check_arrays(const UpdateArrays& a, const UpdateStates& states) {
   struct Extent {
     const char* name;
-    std::uintptr_t begin;
+    const void* at;
     std::uint64_t element;
+    bool needed;
   };
+  const bool halves = a.p == nullptr;
+  const std::array<Extent, 8> all = {{{"p", a.p, 4, !halves},
+                                      {"hi", a.hi, 2, halves},
+                                      {"lo", a.lo, 2, halves},
+                                      {"m", a.m, 4, states.m},
+                                      {"v", a.v, 4, states.v},
+                                      {"v_max", a.v_max, 4, states.v_max},
+                                      {"grad", a.gradient, size_bytes(a.gradient_type), true},
+                                      {"out", a.out, size_bytes(a.out_type), a.out != nullptr}}};
   const auto address = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at); };
-  const std::array<Extent, 5> all = {
-      {{"p", address(arrays.p), 4},
-       {"m", address(arrays.m), 4},
-       {"v", address(arrays.v), 4},
-       {"grad", address(arrays.gradient), arrays.gradient_dtype == PENSTOCK_F32 ? 4U : 2U},
-       {"out", address(arrays.out), 2}}};
-  const std::size_t count = arrays.out != nullptr ? 5 : 4;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (all[i].begin == 0) return argument(fmt::format("{} is NULL", all[i].name));
-    if (all[i].begin % all[i].element != 0) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::uintptr_t begin = address(all[i].at);
+    if (!all[i].needed) continue;
+    if (begin == 0) return argument(fmt::format("{} is NULL", all[i].name));
+    if (begin % all[i].element != 0) {
       return argument(fmt::format("{} is not aligned to its elements", all[i].name));
     }
+    if (a.n * all[i].element > std::numeric_limits<std::uintptr_t>::max() - begin) {
+      return argument(fmt::format("n is {}; {} would not end in memory", a.n, all[i].name));
+    }
     for (std::size_t j = 0; j < i; ++j) {
-      if (all[i].begin < all[j].begin + arrays.n * all[j].element &&
-          all[j].begin < all[i].begin + arrays.n * all[i].element) {
+      if (all[j].needed && begin < address(all[j].at) + a.n * all[j].element &&
+          address(all[j].at) < begin + a.n * all[i].element) {
         return argument(fmt::format("{} and {} overlap", all[j].name, all[i].name));
       }
     }
@@ -85,53 +154,54 @@ Status check_arrays(const Arrays& arrays) {
   return ok();
 }
 
-DType dtype(penstock_dtype type) {
-  if (type == PENSTOCK_F32) return DType::kF32;
-  return type == PENSTOCK_F16 ? DType::kF16 : DType::kBf16;
+/// body(first, count) for all parts, on the pool or, without one, here.
+template <class Body>
+void for_each_part(Pool* pool, std::uint64_t n, const Body& body) {
+  if (pool == nullptr) return body(0, n);
+  pool->executor->parallel_for((n + kTaskElements - 1) / kTaskElements, [&](std::size_t i) {
+    const std::uint64_t first = i * kTaskElements;
+    body(first, std::min<std::uint64_t>(kTaskElements, n - first));
+  });
 }
 
-Status optimizer_step(const penstock_optimizer_args* args, const Arrays& arrays,
-                      penstock_pool* handle) {
+/// Whether every gradient times the factor is finite and has a square.
+bool gradients_fit(Isa isa, const UpdateArrays& arrays, double factor, Pool* pool) {
+  // A factor below 2^-65 lets every finite gradient through, 0 too; the limit is rounded down.
+  const double limit = kLargestGradient / std::max(std::fabs(factor), 0x1p-65);
+  const auto largest = static_cast<float>(
+      std::min(limit * (1.0 - 0x1p-23), double{std::numeric_limits<float>::max()}));
+  std::atomic<bool> fit = true;
+  for_each_part(pool, arrays.n, [&](std::uint64_t first, std::uint64_t count) {
+    if (!fit.load(std::memory_order_relaxed)) return;
+    const UpdateArrays part = arrays.part(first, count);
+    if (!all_within(isa, count, part.gradient, part.gradient_type, largest)) fit = false;
+  });
+  return fit;
+}
+
+Result<bool> optimizer_step(const penstock_optimizer_args* args,
+                            const penstock_optimizer_arrays* arrays, penstock_pool* handle) {
   if (in_callback()) return wrong_state("called inside a callback");
   PENSTOCK_TAKE(given, read_struct(args));
-  if (given.kind != PENSTOCK_ADAMW) {
-    return argument(fmt::format("kind is {}; this version has PENSTOCK_ADAMW", given.kind));
-  }
-  if (given.t == 0) return argument("t is 0; the first update has number 1");
-  const AdamW hyper{given.lr, given.beta1, given.beta2, given.eps, given.weight_decay};
-  PENSTOCK_CHECK_OK(check_hyper(hyper));
-  PENSTOCK_CHECK_OK(check_factor("gradient_factor", given.gradient_factor));
-  PENSTOCK_CHECK_OK(check_types(arrays));
-  if (arrays.n > kMostElements) return argument(fmt::format("n is {}; at most 2^48", arrays.n));
+  PENSTOCK_TAKE(given_arrays, read_struct(arrays));
+  PENSTOCK_TAKE(rule, read_rule(given));
+  PENSTOCK_TAKE(all, read_arrays(given_arrays, rule));
+  PENSTOCK_CHECK_OK(check_arrays(all, update_states(rule)));
   std::shared_ptr<Pool> pool;  // shared with the table, while this call runs
   if (handle != nullptr) {
     PENSTOCK_TAKE(found, find<Pool>(handle));
     pool = std::move(found);
   }
   PENSTOCK_TAKE(isa, choose_isa());
-  if (arrays.n == 0) return ok();
-  PENSTOCK_CHECK_OK(check_arrays(arrays));
-  const UpdateRule rule = update_rule(hyper);
-  const UpdateScalars scalars = update_scalars(rule, given.t, given.gradient_factor);
-  UpdateArrays all;
-  all.n = arrays.n;
-  all.p = arrays.p;
-  all.m = arrays.m;
-  all.v = arrays.v;
-  all.gradient = arrays.gradient;
-  all.gradient_type = dtype(arrays.gradient_dtype);
-  all.out = arrays.out;
-  all.out_type = dtype(arrays.out_dtype);
-  const UpdateKernel kernel = update_kernel(isa, rule, all.gradient_type, false);
-  if (pool == nullptr) {
-    kernel(scalars, all);
-    return ok();
+  if (given.gradients_checked == 0 && !gradients_fit(isa, all, given.gradient_factor, pool.get())) {
+    return false;
   }
-  pool->executor->parallel_for((arrays.n + kTaskElements - 1) / kTaskElements, [&](std::size_t i) {
-    const std::uint64_t first = i * kTaskElements;
-    kernel(scalars, all.part(first, std::min<std::uint64_t>(kTaskElements, arrays.n - first)));
+  const UpdateScalars scalars = update_scalars(rule, given.t, given.gradient_factor);
+  const UpdateKernel kernel = update_kernel(isa, rule, all.gradient_type, all.p == nullptr);
+  for_each_part(pool.get(), all.n, [&](std::uint64_t first, std::uint64_t count) {
+    kernel(scalars, all.part(first, count));
   });
-  return ok();
+  return true;
 }
 
 }  // namespace
@@ -169,16 +239,15 @@ penstock_status penstock_pool_destroy(penstock_pool* pool) {
   });
 }
 
-penstock_status penstock_cpu_optimizer_step(const penstock_optimizer_args* args, uint64_t n,
-                                            float* p, float* m, float* v, const void* grad,
-                                            penstock_dtype grad_dtype, void* out,
-                                            penstock_dtype out_dtype, penstock_pool* pool) {
+penstock_status penstock_cpu_optimizer_step(const penstock_optimizer_args* args,
+                                            const penstock_optimizer_arrays* arrays,
+                                            penstock_pool* pool, int32_t* applied) {
   return capi::guarded([&]() -> Status {
-    const capi::Arrays arrays{n,        p, m, v, grad, grad_dtype, static_cast<std::uint16_t*>(out),
-                              out_dtype};
-    Status status = capi::optimizer_step(args, arrays, pool);
-    if (!status) return std::move(status).error().in("cpu_optimizer_step");
-    return status;
+    if (applied == nullptr) return capi::argument("cpu_optimizer_step: applied is NULL");
+    auto result = capi::optimizer_step(args, arrays, pool);
+    if (!result) return std::move(result).error().in("cpu_optimizer_step");
+    *applied = result.value() ? 1 : 0;
+    return ok();
   });
 }
 

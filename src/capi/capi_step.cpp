@@ -33,7 +33,7 @@ Result<penstock::StepInput> input_of(const penstock_step_input* input) {
   PENSTOCK_TAKE(given, capi::read_struct(input));
   penstock::StepInput out;
   out.hyper = {given.lr, given.beta1, given.beta2, given.eps, given.weight_decay};
-  PENSTOCK_CHECK_OK(capi::check_hyper(out.hyper));
+  PENSTOCK_CHECK_OK(capi::check_hyper(update_rule(out.hyper)));
   PENSTOCK_CHECK_OK(capi::check_factor("gradient_scale", given.gradient_scale));
   PENSTOCK_CHECK_OK(capi::check_factor("max_norm", given.max_norm));
   if (given.max_norm < 0.0) {

@@ -8,8 +8,10 @@
 
 namespace penstock::capi {
 
-/// eps > 0, as a gradient that is always zero would otherwise divide 0 by 0.
-Status check_hyper(const AdamW& hyper);
+/// Those of the rule in range, those of other rules at zero: an option that has no effect is a
+/// mistake that nobody would notice. eps is at least the smallest normal float: where gradients are
+/// always zero, a smaller one would be flushed and divide 0 by 0.
+Status check_hyper(const UpdateRule& rule);
 
 /// A factor of gradients: finite and in the range of a float.
 Status check_factor(const char* name, double factor);

@@ -137,9 +137,20 @@ struct Versions<penstock_step_report> {
 template <>
 struct Versions<penstock_optimizer_args> {
   static constexpr const char* kName = "penstock_optimizer_args";
-  static constexpr std::size_t kSizes[] = {64};
+  static constexpr std::size_t kSizes[] = {64, 104};
   static penstock_optimizer_args defaults() {
-    return {0, PENSTOCK_ADAMW, 1, 1e-3, 0.9, 0.999, 1e-8, 0.0, 1.0};
+    return {0, PENSTOCK_ADAMW, 1, 1e-3, 0.9, 0.999, 1e-8, 0.0, 1.0, 0.0, 0.0, 0.0, 0, 0, 0, 0};
+  }
+};
+
+template <>
+struct Versions<penstock_optimizer_arrays> {
+  static constexpr const char* kName = "penstock_optimizer_arrays";
+  static constexpr std::size_t kSizes[] = {88};
+  static penstock_optimizer_arrays defaults() {
+    penstock_optimizer_arrays value{};
+    value.grad_dtype = value.state_dtype = PENSTOCK_F32;
+    return value;
   }
 };
 
@@ -152,5 +163,6 @@ static_assert(kLastSizeIsOurs<penstock_lease>);
 static_assert(kLastSizeIsOurs<penstock_step_input>);
 static_assert(kLastSizeIsOurs<penstock_step_report>);
 static_assert(kLastSizeIsOurs<penstock_optimizer_args>);
+static_assert(kLastSizeIsOurs<penstock_optimizer_arrays>);
 
 }  // namespace penstock::capi

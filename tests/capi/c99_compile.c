@@ -19,7 +19,8 @@ int main(void) {
   SAME(sizeof(penstock_lease), 48);
   SAME(sizeof(penstock_step_input), 64);
   SAME(sizeof(penstock_step_report), 48);
-  SAME(sizeof(penstock_optimizer_args), 64);
+  SAME(sizeof(penstock_optimizer_args), 104);
+  SAME(sizeof(penstock_optimizer_arrays), 88);
   SAME(offsetof(penstock_engine_options, host_budget_bytes), 24);
   SAME(offsetof(penstock_engine_options, log_min_level), 120);
   SAME(offsetof(penstock_tensor_desc, weights), 128);
@@ -27,6 +28,10 @@ int main(void) {
   SAME(offsetof(penstock_step_input, gradient_scale), 56);
   SAME(offsetof(penstock_step_report, clip), 40);
   SAME(offsetof(penstock_optimizer_args, gradient_factor), 56);
+  SAME(offsetof(penstock_optimizer_args, momentum), 64);
+  SAME(offsetof(penstock_optimizer_args, gradients_checked), 100);
+  SAME(offsetof(penstock_optimizer_arrays, n), 16);
+  SAME(offsetof(penstock_optimizer_arrays, out), 80);
   SAME(penstock_version(),
        PENSTOCK_VERSION_MAJOR * 10000 + PENSTOCK_VERSION_MINOR * 100 + PENSTOCK_VERSION_PATCH);
   return failures;

@@ -232,10 +232,23 @@ TEST(MisuseTest, StructsOfOtherSizesAreRefusedUnlessTheirTailIsZero) {
     check(penstock_step_skip(e, nullptr, 0, nullptr));
     return penstock_step_skip(e, nullptr, 0, report);
   });
+  float p = 0, m = 0, v = 0, g = 1;
+  std::int32_t applied = 0;
+  penstock_optimizer_args good_args = optimizer_args();
+  penstock_optimizer_arrays good_arrays = optimizer_arrays();
+  const auto fill = [&](penstock_optimizer_arrays& arrays) {
+    arrays.n = 1;
+    arrays.p = &p, arrays.m = &m, arrays.v = &v, arrays.grad = &g;
+  };
+  fill(good_arrays);
   try_sizes<penstock_optimizer_args>(
       &penstock_optimizer_args_init, [&](penstock_optimizer_args* args) {
-        return penstock_cpu_optimizer_step(args, 0, nullptr, nullptr, nullptr, nullptr,
-                                           PENSTOCK_F32, nullptr, PENSTOCK_DTYPE_NONE, nullptr);
+        return penstock_cpu_optimizer_step(args, &good_arrays, nullptr, &applied);
+      });
+  try_sizes<penstock_optimizer_arrays>(
+      &penstock_optimizer_arrays_init, [&](penstock_optimizer_arrays* arrays) {
+        fill(*arrays);
+        return penstock_cpu_optimizer_step(&good_args, arrays, nullptr, &applied);
       });
 }
 

@@ -1,0 +1,16 @@
+# cmake -DEXPECTED=FILE -P compare_output.cmake -- PROGRAM [ARGUMENT...]: the program must succeed
+# and print what the file holds.
+set(command)
+set(found FALSE)
+foreach(i RANGE 1 ${CMAKE_ARGC})
+  if(found AND i LESS CMAKE_ARGC)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(found TRUE)
+  endif()
+endforeach()
+execute_process(COMMAND ${command} OUTPUT_VARIABLE output RESULT_VARIABLE status)
+file(READ ${EXPECTED} expected)
+if(NOT status EQUAL 0 OR NOT output STREQUAL expected)
+  message(FATAL_ERROR "status ${status}, output:\n${output}expected:\n${expected}")
+endif()
