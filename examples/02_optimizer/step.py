@@ -15,14 +15,16 @@ class Args(ctypes.Structure):  # penstock_optimizer_args
                                                "gradient_factor", "momentum", "dampening",
                                                "lr_decay")] +
                 [(name, c_int32) for name in ("nesterov", "amsgrad", "maximize",
-                                              "gradients_checked")])
+                                              "gradients_checked")] +
+                [("seed", c_uint64)])
 
 
 class Arrays(ctypes.Structure):  # penstock_optimizer_arrays
     _fields_ = ([("struct_size", c_uint32)] +
                 [(name, c_int32) for name in ("grad_dtype", "out_dtype", "state_dtype")] +
                 [("n", c_uint64)] +
-                [(name, c_void_p) for name in ("p", "hi", "lo", "m", "v", "v_max", "grad", "out")])
+                [(name, c_void_p) for name in ("p", "hi", "lo", "m", "v", "v_max", "grad", "out")] +
+                [("tensor", c_uint64), ("first_element", c_uint64)])
 
 
 penstock = ctypes.CDLL(sys.argv[1] if len(sys.argv) > 1 else "libpenstock.so.0")

@@ -443,6 +443,7 @@ typedef struct penstock_optimizer_args {
   int32_t amsgrad;            /* ADAMW, ADAM: 1 */
   int32_t maximize;           /* 1: the gradient, but not the decay, counts negatively */
   int32_t gradients_checked;  /* 1: the caller knows them to be finite; saves reading them twice */
+  uint64_t seed;              /* of random rounding */
 } penstock_optimizer_args;
 
 PENSTOCK_API penstock_status penstock_optimizer_args_init(penstock_optimizer_args* args,
@@ -450,12 +451,16 @@ PENSTOCK_API penstock_status penstock_optimizer_args_init(penstock_optimizer_arg
 
 /* The caller's arrays, [n] each, updated in place but for grad and out. No two may overlap; each is
  * aligned to its elements. The rule's own states only: others are not looked at. They start as
- * zeros (ADAGRAD: see there), and none may be changed between updates. */
+ * zeros (ADAGRAD: see there), and none may be changed between updates.
+ * bf16 states halve their bytes: 8 a parameter with ADAMW instead of 12. The update is computed
+ * with unrounded new states. m and v_max are stored to the nearest; v is rounded at random, with
+ * the right mean, since .999 v would be rounded back to v for ever: a hash of seed, tensor, element
+ * and t decides, so results do not depend on threads or on how a tensor is cut over calls. */
 typedef struct penstock_optimizer_arrays {
   uint32_t struct_size;
   penstock_dtype grad_dtype; /* f32, f16 or bf16; default f32 */
   penstock_dtype out_dtype;  /* f32, f16 or bf16; default PENSTOCK_DTYPE_NONE: nothing copied out */
-  penstock_dtype state_dtype; /* of m, v, v_max; this version has f32, the default */
+  penstock_dtype state_dtype; /* of m, v, v_max: f32, the default, or bf16 */
   uint64_t n;                 /* at least 1 */
   float* p;                   /* the fp32 weights; or NULL, and their two halves: */
   uint16_t* hi; /* the upper 16 bits, rounded: a bf16 weight for forward and backward */
@@ -464,7 +469,9 @@ typedef struct penstock_optimizer_arrays {
   void* v;      /* ADAMW, ADAM, ADAGRAD */
   void* v_max;  /* amsgrad */
   const void* grad;
-  void* out; /* the new weights, rounded to nearest even, past the caches; else NULL */
+  void* out;              /* the new weights, rounded to nearest even, past the caches; else NULL */
+  uint64_t tensor;        /* random rounding: a number of the tensor, */
+  uint64_t first_element; /* and where in it these arrays begin, when it is updated in parts */
 } penstock_optimizer_arrays;
 
 PENSTOCK_API penstock_status penstock_optimizer_arrays_init(penstock_optimizer_arrays* arrays,

@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
+#include "base/random.hpp"
 #include "kernels/cpu/update_tables.hpp"
 
 namespace penstock {
@@ -104,28 +106,39 @@ UpdateScalars update_scalars(const UpdateRule& rule, std::uint64_t t, double gra
           .mu = static_cast<float>(rule.momentum),
           .keep = static_cast<float>(1.0 - rule.dampening),
           .first = t == 1 ? 1.0F : 0.0F,
-          .nesterov = rule.nesterov ? 1.0F : 0.0F};
+          .nesterov = rule.nesterov ? 1.0F : 0.0F,
+          .key = 0};
 }
 
 UpdateArrays UpdateArrays::part(std::size_t first, std::size_t count) const {
   const auto from = [first](auto* array) { return array != nullptr ? array + first : nullptr; };
+  const auto from_bytes = [first](auto* array, DType type) {
+    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(array)>>,
+                                    const char, char>;
+    return array != nullptr ? static_cast<Byte*>(array) + first * size_bytes(type) : nullptr;
+  };
   UpdateArrays out = *this;
   out.n = count;
   out.p = from(p);
   out.hi = from(hi);
   out.lo = from(lo);
-  out.m = from(m);
-  out.v = from(v);
-  out.v_max = from(v_max);
-  out.gradient = static_cast<const char*>(gradient) + first * size_bytes(gradient_type);
-  if (out.out != nullptr) out.out = static_cast<char*>(out.out) + first * size_bytes(out_type);
+  out.m = from_bytes(m, state_type);
+  out.v = from_bytes(v, state_type);
+  out.v_max = from_bytes(v_max, state_type);
+  out.first_element = first_element + first;
+  out.gradient = from_bytes(gradient, gradient_type);
+  out.out = from_bytes(out.out, out_type);
   return out;
 }
 
-UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
-                           bool split_master) {
+std::uint64_t rounding_key(std::uint64_t seed, std::uint64_t tensor, std::uint64_t t) {
+  return mix64(seed, tensor, t);
+}
+
+UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type, bool split_master,
+                           DType state_type) {
   return table_of(isa).kernels[static_cast<int>(loop_of(rule))][static_cast<int>(gradient_type)]
-                              [split_master ? 1 : 0];
+                              [split_master ? 1 : 0][state_type == DType::kBf16 ? 1 : 0];
 }
 
 bool all_within(Isa isa, std::size_t n, const void* gradient, DType gradient_type, float limit) {

@@ -49,7 +49,10 @@ struct AdamW {
 };
 [[nodiscard]] UpdateRule update_rule(const AdamW& hyper);
 
-/// Which states besides the weight a rule keeps, each [n] f32.
+/// Which states besides the weight a rule keeps, each [n] f32, or [n] bf16: then v is rounded at
+/// random (to the nearest it would stay where it is: .999 v is within half a unit of v), m and
+/// v_max to the nearest. A step computes with the states it read and, unrounded, with those it
+/// writes.
 struct UpdateStates {
   bool m = false;      ///< average of gradients; SGD: the momentum buffer
   bool v = false;      ///< average of squares; Adagrad: their sum
@@ -60,45 +63,50 @@ struct UpdateStates {
 /// The hyper-parameters of one update, computed in double and rounded once; names of
 /// docs/numerics.md.
 struct UpdateScalars {
-  float gs;        ///< gradient factor, negated by maximize
-  float l2;        ///< weight decay added to the gradient; 0: none
-  float nd;        ///< -lr * weight decay where it is decoupled; 0: none
-  float w1, w2;    ///< 1 - beta
-  float ns;        ///< -lr / bc1, or the rule's own negative step size
-  float is, eps;   ///< 1 / sqrt(bc2)
-  float mu, keep;  ///< momentum, 1 - dampening
-  float first;     ///< 1 at t = 1, else 0
-  float nesterov;  ///< 1 or 0
+  float gs;               ///< gradient factor, negated by maximize
+  float l2;               ///< weight decay added to the gradient; 0: none
+  float nd;               ///< -lr * weight decay where it is decoupled; 0: none
+  float w1, w2;           ///< 1 - beta
+  float ns;               ///< -lr / bc1, or the rule's own negative step size
+  float is, eps;          ///< 1 / sqrt(bc2)
+  float mu, keep;         ///< momentum, 1 - dampening
+  float first;            ///< 1 at t = 1, else 0
+  float nesterov;         ///< 1 or 0
+  std::uint64_t key = 0;  ///< random rounding: a hash of seed, tensor and t
 };
 
 /// t: this update's number, from 1. gradient_factor: clip factor / loss scale.
 [[nodiscard]] UpdateScalars update_scalars(const UpdateRule& rule, std::uint64_t t,
                                            double gradient_factor);
+/// What random rounding depends on, besides the element: UpdateScalars::key.
+[[nodiscard]] std::uint64_t rounding_key(std::uint64_t seed, std::uint64_t tensor, std::uint64_t t);
 
 /// What one call updates, all in place but gradient and out. A null p means (hi, lo). States that
 /// the rule does not keep are not looked at.
 struct UpdateArrays {
   std::size_t n = 0;
-  float* p = nullptr;                                  ///< [n] f32
-  std::uint16_t *hi = nullptr, *lo = nullptr;          ///< [n] each
-  float *m = nullptr, *v = nullptr, *v_max = nullptr;  ///< [n] f32 each
-  const void* gradient = nullptr;                      ///< [n] of gradient_type
-  DType gradient_type = DType::kBf16;                  ///< bf16, f16 or f32
-  void* out = nullptr;            ///< [n] of out_type: the new weights; or null
-  DType out_type = DType::kBf16;  ///< bf16, f16 (nearest even) or f32
+  float* p = nullptr;                                 ///< [n] f32
+  std::uint16_t *hi = nullptr, *lo = nullptr;         ///< [n] each
+  void *m = nullptr, *v = nullptr, *v_max = nullptr;  ///< [n] of state_type each
+  DType state_type = DType::kF32;                     ///< f32 or bf16
+  std::uint64_t first_element = 0;     ///< index in the tensor of element 0, for random rounding
+  const void* gradient = nullptr;      ///< [n] of gradient_type
+  DType gradient_type = DType::kBf16;  ///< bf16, f16 or f32
+  void* out = nullptr;                 ///< [n] of out_type: the new weights; or null
+  DType out_type = DType::kBf16;       ///< bf16, f16 (nearest even) or f32
 
   /// `count` elements from `first` on.
   [[nodiscard]] UpdateArrays part(std::size_t first, std::size_t count) const;
 };
 
 /// Traffic of AdamW, bytes an element: 28 with f32 master and gradient, 26 with a split master and
-/// a bf16 gradient, and what is copied out, by non-temporal stores.
+/// a bf16 gradient, and what is copied out, by non-temporal stores; bf16 states save 8 of them.
 using UpdateKernel = void (*)(const UpdateScalars& scalars, const UpdateArrays& arrays);
 
-/// The kernel for a rule, a gradient type (bf16, f16, f32) and a form of the master; `isa` must be
-/// supported.
+/// The kernel for a rule, a gradient type (bf16, f16, f32), a form of the master and a type of the
+/// states (f32, bf16); `isa` must be supported.
 [[nodiscard]] UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
-                                         bool split_master);
+                                         bool split_master, DType state_type = DType::kF32);
 
 /// Whether no gradient is NaN or larger in magnitude than `limit`, a positive normal number.
 [[nodiscard]] bool all_within(Isa isa, std::size_t n, const void* gradient, DType gradient_type,

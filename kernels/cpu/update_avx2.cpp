@@ -3,6 +3,6 @@
 
 namespace penstock::detail {
 
-const UpdateTable kUpdateAvx2 = Updates<avx2::Kit>::table();
+const UpdateTable kUpdateAvx2 = Updates<avx2::Kit, false>::table();
 
 }  // namespace penstock::detail

@@ -3,6 +3,6 @@
 
 namespace penstock::detail {
 
-const UpdateTable kUpdateAvx512 = Updates<avx512::Kit>::table();
+const UpdateTable kUpdateAvx512 = Updates<avx512::Kit, false>::table();
 
 }  // namespace penstock::detail

@@ -3,6 +3,6 @@
 
 namespace penstock::detail {
 
-const UpdateTable kUpdateScalar = Updates<scalar::Kit>::table();
+const UpdateTable kUpdateScalar = Updates<scalar::Kit, true>::table();
 
 }  // namespace penstock::detail

@@ -22,7 +22,8 @@ inline constexpr int kUpdateLoopCount = 8;
 inline constexpr int kGradientTypeCount = 3;  ///< f32, f16, bf16, as DType numbers them
 
 struct UpdateTable {
-  UpdateKernel kernels[kUpdateLoopCount][kGradientTypeCount][2];  ///< [][][split master]
+  /// [][][split master][bf16 states]
+  UpdateKernel kernels[kUpdateLoopCount][kGradientTypeCount][2][2];
   bool (*within[kGradientTypeCount])(std::size_t n, const void* gradient, float limit);
 };
 

@@ -163,6 +163,9 @@ inline U32 operator+(U32 a, U32 b) {
 inline U32 operator-(U32 a, U32 b) {
   return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
 }
+inline U32 operator*(U32 a, U32 b) {
+  return {_mm256_mullo_epi32(a.low, b.low), _mm256_mullo_epi32(a.high, b.high)};
+}
 inline U32 operator&(U32 a, U32 b) {
   return {_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
 }

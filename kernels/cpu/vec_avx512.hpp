@@ -127,6 +127,9 @@ inline U32 operator+(U32 a, U32 b) {
 inline U32 operator-(U32 a, U32 b) {
   return {_mm512_sub_epi32(a.all, b.all)};
 }
+inline U32 operator*(U32 a, U32 b) {
+  return {_mm512_mullo_epi32(a.all, b.all)};
+}
 inline U32 operator&(U32 a, U32 b) {
   return {_mm512_and_si512(a.all, b.all)};
 }

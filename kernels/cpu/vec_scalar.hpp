@@ -7,7 +7,7 @@
 ///   F32, U32, Mask  16 lanes each, whatever the register width, so sums over lanes, tails and
 ///                   loops are alike on every ISA
 ///   Kit             what needs a type to be found: load, store, set (a template argument `V`)
-///   operators       + - * / of F32 and + - & | ^ of U32, one operation per lane; fma, sqrt, min,
+///   operators       + - * / of F32 and + - * & | ^ of U32, one operation per lane; fma, sqrt, min,
 ///                   max, abs, comparisons, select, bit casts, conversions: free functions (ADL)
 ///
 /// Everything has internal linkage: a file built with wide flags must not hand the linker a
@@ -135,6 +135,10 @@ inline U32 operator+(U32 a, U32 b) {
 inline U32 operator-(U32 a, U32 b) {
   return {a.all - b.all};
 }
+/// The low 32 bits of the product.
+inline U32 operator*(U32 a, U32 b) {
+  return {a.all * b.all};
+}
 inline U32 operator&(U32 a, U32 b) {
   return {a.all & b.all};
 }
@@ -158,17 +162,28 @@ inline U32 shift_right_signed(U32 a) {
   return {reinterpret_cast<Words>(reinterpret_cast<Ints>(a.all) >> kCount)};
 }
 
+// GCC 12 cuts comparisons of these vectors into single floats, each with branches; so by quarters.
+template <class Compare>
+inline Mask compare(F32 a, F32 b, Compare compare_quarter) {
+  __m128 x[4], y[4];
+  __builtin_memcpy(x, &a, sizeof x);
+  __builtin_memcpy(y, &b, sizeof y);
+  for (int i = 0; i < 4; ++i) x[i] = compare_quarter(x[i], y[i]);
+  Mask out;
+  __builtin_memcpy(&out, x, sizeof out);
+  return out;
+}
 inline Mask less(F32 a, F32 b) {
-  return {reinterpret_cast<Words>(a.all < b.all)};
+  return compare(a, b, [](__m128 x, __m128 y) { return _mm_cmplt_ps(x, y); });
 }
 inline Mask less_equal(F32 a, F32 b) {
-  return {reinterpret_cast<Words>(a.all <= b.all)};
+  return compare(a, b, [](__m128 x, __m128 y) { return _mm_cmple_ps(x, y); });
 }
 inline Mask equal(F32 a, F32 b) {
-  return {reinterpret_cast<Words>(a.all == b.all)};
+  return compare(a, b, [](__m128 x, __m128 y) { return _mm_cmpeq_ps(x, y); });
 }
 inline Mask is_nan(F32 a) {
-  return {reinterpret_cast<Words>(a.all != a.all)};
+  return compare(a, a, [](__m128 x, __m128 y) { return _mm_cmpunord_ps(x, y); });
 }
 inline Mask equal(U32 a, U32 b) {
   return {reinterpret_cast<Words>(a.all == b.all)};

@@ -87,15 +87,18 @@ Result<UpdateArrays> read_arrays(const penstock_optimizer_arrays& given, const U
   if (!out_type && given.out_dtype != PENSTOCK_DTYPE_NONE) {
     return wrong_type("out_dtype", given.out_dtype, " or PENSTOCK_DTYPE_NONE");
   }
-  if (given.state_dtype != PENSTOCK_F32) {
-    return argument(fmt::format("state_dtype is {}; this version has PENSTOCK_F32 ({})",
-                                given.state_dtype, PENSTOCK_F32));
+  if (given.state_dtype != PENSTOCK_F32 && given.state_dtype != PENSTOCK_BF16) {
+    return argument(
+        fmt::format("state_dtype is {}; it is PENSTOCK_F32 or PENSTOCK_BF16", given.state_dtype));
   }
   if (out_type.has_value() != (given.out != nullptr)) {
     return argument("out and out_dtype come together or not at all");
   }
   if (given.n == 0) return argument("n is 0; there is nothing to update");
   if (given.n > kMostElements) return argument(fmt::format("n is {}; at most 2^48", given.n));
+  if (given.first_element > kMostElements) {
+    return argument(fmt::format("first_element is {}; at most 2^48", given.first_element));
+  }
   const bool halves = given.hi != nullptr || given.lo != nullptr;
   if ((given.p != nullptr) == halves) {
     return argument(halves ? "p and hi, lo are set; the weights are the one or the others"
@@ -106,9 +109,11 @@ Result<UpdateArrays> read_arrays(const penstock_optimizer_arrays& given, const U
   out.p = given.p;
   out.hi = given.hi;
   out.lo = given.lo;
-  if (states.m) out.m = static_cast<float*>(given.m);
-  if (states.v) out.v = static_cast<float*>(given.v);
-  if (states.v_max) out.v_max = static_cast<float*>(given.v_max);
+  if (states.m) out.m = given.m;
+  if (states.v) out.v = given.v;
+  if (states.v_max) out.v_max = given.v_max;
+  out.state_type = given.state_dtype == PENSTOCK_BF16 ? DType::kBf16 : DType::kF32;
+  out.first_element = given.first_element;
   out.gradient = given.grad;
   out.gradient_type = *gradient_type;
   out.out = given.out;
@@ -125,12 +130,13 @@ Status check_arrays(const UpdateArrays& a, const UpdateStates& states) {
     bool needed;
   };
   const bool halves = a.p == nullptr;
+  const std::size_t state = size_bytes(a.state_type);
   const std::array<Extent, 8> all = {{{"p", a.p, 4, !halves},
                                       {"hi", a.hi, 2, halves},
                                       {"lo", a.lo, 2, halves},
-                                      {"m", a.m, 4, states.m},
-                                      {"v", a.v, 4, states.v},
-                                      {"v_max", a.v_max, 4, states.v_max},
+                                      {"m", a.m, state, states.m},
+                                      {"v", a.v, state, states.v},
+                                      {"v_max", a.v_max, state, states.v_max},
                                       {"grad", a.gradient, size_bytes(a.gradient_type), true},
                                       {"out", a.out, size_bytes(a.out_type), a.out != nullptr}}};
   const auto address = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at); };
@@ -196,8 +202,10 @@ Result<bool> optimizer_step(const penstock_optimizer_args* args,
   if (given.gradients_checked == 0 && !gradients_fit(isa, all, given.gradient_factor, pool.get())) {
     return false;
   }
-  const UpdateScalars scalars = update_scalars(rule, given.t, given.gradient_factor);
-  const UpdateKernel kernel = update_kernel(isa, rule, all.gradient_type, all.p == nullptr);
+  UpdateScalars scalars = update_scalars(rule, given.t, given.gradient_factor);
+  scalars.key = rounding_key(given.seed, given_arrays.tensor, given.t);
+  const UpdateKernel kernel =
+      update_kernel(isa, rule, all.gradient_type, all.p == nullptr, all.state_type);
   for_each_part(pool.get(), all.n, [&](std::uint64_t first, std::uint64_t count) {
     kernel(scalars, all.part(first, count));
   });

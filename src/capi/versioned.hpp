@@ -137,16 +137,24 @@ struct Versions<penstock_step_report> {
 template <>
 struct Versions<penstock_optimizer_args> {
   static constexpr const char* kName = "penstock_optimizer_args";
-  static constexpr std::size_t kSizes[] = {64, 104};
+  static constexpr std::size_t kSizes[] = {64, 112};
   static penstock_optimizer_args defaults() {
-    return {0, PENSTOCK_ADAMW, 1, 1e-3, 0.9, 0.999, 1e-8, 0.0, 1.0, 0.0, 0.0, 0.0, 0, 0, 0, 0};
+    penstock_optimizer_args value{};
+    value.kind = PENSTOCK_ADAMW;
+    value.t = 1;
+    value.lr = 1e-3;
+    value.beta1 = 0.9;
+    value.beta2 = 0.999;
+    value.eps = 1e-8;
+    value.gradient_factor = 1.0;
+    return value;
   }
 };
 
 template <>
 struct Versions<penstock_optimizer_arrays> {
   static constexpr const char* kName = "penstock_optimizer_arrays";
-  static constexpr std::size_t kSizes[] = {88};
+  static constexpr std::size_t kSizes[] = {104};
   static penstock_optimizer_arrays defaults() {
     penstock_optimizer_arrays value{};
     value.grad_dtype = value.state_dtype = PENSTOCK_F32;

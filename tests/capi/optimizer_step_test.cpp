@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <thread>
@@ -186,6 +187,51 @@ TEST(OptimizerStepTest, ThreadsMayShareAPool) {
   for (std::thread& thread : threads) thread.join();
   for (const State& x : states) EXPECT_EQ(x.p, alone.p);
   EXPECT_NE(alone.p[0], 0.0F);
+}
+
+// What bf16 states hold is tested beside the kernels (update_bf16_test.cpp); here, that they are
+// reached, and that neither threads nor the cut over calls matter.
+TEST(OptimizerStepTest, StatesInBf16DoNotDependOnThreadsOrOnTheCutOverCalls) {
+  struct Halves {
+    std::vector<float> p = std::vector<float>(kElements);
+    std::vector<std::uint16_t> m = std::vector<std::uint16_t>(kElements), v = m, v_max = m;
+  };
+  const Pool pool(3);
+  const auto run = [&](penstock_optimizer_args args, std::size_t part, const Pool* used) {
+    Halves x;
+    for (args.t = 1; args.t <= 2; ++args.t) {
+      const Gradient gradient(PENSTOCK_BF16, args.t);
+      for (std::size_t at = 0; at < kElements; at += part) {
+        penstock_optimizer_arrays arrays = optimizer_arrays();
+        arrays.n = std::min(part, kElements - at);
+        arrays.p = x.p.data() + at;
+        arrays.m = x.m.data() + at;
+        arrays.v = x.v.data() + at;
+        arrays.v_max = x.v_max.data() + at;
+        arrays.state_dtype = PENSTOCK_BF16;
+        arrays.grad = gradient.half.data() + at;
+        arrays.grad_dtype = PENSTOCK_BF16;
+        arrays.tensor = 5;
+        arrays.first_element = at;
+        EXPECT_TRUE(optimizer_step(args, arrays, used));
+      }
+    }
+    return x;
+  };
+  for (const NamedArgs& named : every_rule()) {
+    penstock_optimizer_args args = named.args;
+    args.seed = 1;
+    const Halves want = run(args, kElements, nullptr);
+    for (const auto& got : {run(args, kElements, &pool), run(args, 1001, nullptr)}) {
+      EXPECT_EQ(got.p, want.p) << named.name;
+      EXPECT_EQ(got.m, want.m) << named.name;
+      EXPECT_EQ(got.v, want.v) << named.name;
+      EXPECT_EQ(got.v_max, want.v_max) << named.name;
+    }
+    args.seed = 2;
+    const bool has_v = want.v != std::vector<std::uint16_t>(kElements);
+    EXPECT_EQ(run(args, kElements, nullptr).v != want.v, has_v) << named.name;
+  }
 }
 
 /// Every byte of the state, to see that none has changed.

@@ -20,13 +20,15 @@ struct Form {
   UpdateRule rule;
   DType gradient;
   bool split;
+  DType state;
   DType out;
 
   [[nodiscard]] std::string name() const {
     const UpdateStates states = update_states(rule);
     return "rule " + std::to_string(static_cast<int>(rule.rule)) + (states.m ? " m" : "") +
-           (states.v_max ? " v_max" : "") + (split ? " split" : "") + ", gradient " +
-           std::string(name_of(gradient)) + ", out " + std::string(name_of(out));
+           (states.v_max ? " v_max" : "") + (split ? " split" : "") + ", states " +
+           std::string(name_of(state)) + ", gradient " + std::string(name_of(gradient)) + ", out " +
+           std::string(name_of(out));
   }
 };
 
@@ -47,7 +49,9 @@ std::vector<Form> all_forms() {
   for (const UpdateRule& rule : loops()) {
     for (const DType gradient : kGradients) {
       for (const bool split : {false, true}) {
-        for (const DType out : kOuts) forms.push_back({rule, gradient, split, out});
+        for (const DType state : {DType::kF32, DType::kBf16}) {
+          for (const DType out : kOuts) forms.push_back({rule, gradient, split, state, out});
+        }
       }
     }
   }
@@ -65,7 +69,7 @@ std::vector<Plane> planes(const Form& form) {
   if (form.split) out.insert(out.end(), 2, {2, true});
   if (!form.split) out.push_back({4, true});
   for (const bool kept : {states.m, states.v, states.v_max}) {
-    if (kept) out.push_back({4, true});
+    if (kept) out.push_back({size_bytes(form.state), true});
   }
   out.push_back({size_bytes(form.gradient), false});
   if (form.out != DType::kU32) out.push_back({size_bytes(form.out), true});
@@ -76,9 +80,9 @@ using Pointers = std::vector<std::byte*>;
 
 UpdateArrays arrays_at(const Form& form, std::size_t n, const Pointers& at) {
   const UpdateStates states = update_states(form.rule);
-  UpdateArrays a{.n = n, .gradient_type = form.gradient};
+  UpdateArrays a{.n = n, .state_type = form.state, .gradient_type = form.gradient};
   std::size_t next = 0;
-  const auto take = [&]<class T>(T*& to) { to = reinterpret_cast<T*>(at[next++]); };
+  const auto take = [&]<class T>(T*& to) { to = static_cast<T*>(static_cast<void*>(at[next++])); };
   if (form.split) {
     take(a.hi);
     take(a.lo);
@@ -96,9 +100,14 @@ UpdateArrays arrays_at(const Form& form, std::size_t n, const Pointers& at) {
   return a;
 }
 
+UpdateScalars scalars_of(const Form& form) {
+  UpdateScalars scalars = update_scalars(form.rule, 12, 0.75);
+  scalars.key = rounding_key(1, 2, 12);
+  return scalars;
+}
+
 void run(const Form& form, Isa isa, const UpdateArrays& arrays) {
-  const UpdateScalars scalars = update_scalars(form.rule, 12, 0.75);
-  update_kernel(isa, form.rule, form.gradient, form.split)(scalars, arrays);
+  update_kernel(isa, form.rule, form.gradient, form.split, form.state)(scalars_of(form), arrays);
 }
 
 using Bytes = std::vector<std::vector<std::byte>>;
@@ -276,8 +285,9 @@ TEST_P(UpdateLayoutTest, NeitherUsesNorChangesTheCallersFloatMode) {
     for (const unsigned mode : kModes) {
       Bytes got = old;
       const UpdateArrays arrays = arrays_at(form, kCount, pointers_to(got));
-      const UpdateScalars scalars = update_scalars(form.rule, 12, 0.75);
-      const UpdateKernel kernel = update_kernel(GetParam(), form.rule, form.gradient, form.split);
+      const UpdateScalars scalars = scalars_of(form);
+      const UpdateKernel kernel =
+          update_kernel(GetParam(), form.rule, form.gradient, form.split, form.state);
       unsigned after;
       {
         const Mxcsr caller(mode);

@@ -176,6 +176,27 @@ struct KernelForm {
   Isa isa = Isa::kScalar;
   DType gradient_type = DType::kBf16;
   bool split_master = false;
+  DType state_type = DType::kF32;  ///< bf16: states that are not exact in it are cut first
+};
+
+/// `values` as bf16, for a kernel to work on, and written back when it is done.
+class Bf16Copy {
+ public:
+  explicit Bf16Copy(std::vector<float>& values) : values_(values) {
+    for (const float x : values) {
+      halves_.push_back(static_cast<std::uint16_t>(bits_of(x) >> 16));
+    }
+  }
+  ~Bf16Copy() {
+    for (std::size_t i = 0; i < halves_.size(); ++i) values_[i] = bf16_value(halves_[i]);
+  }
+  Bf16Copy(const Bf16Copy&) = delete;
+  Bf16Copy& operator=(const Bf16Copy&) = delete;
+  [[nodiscard]] std::uint16_t* data() { return halves_.data(); }
+
+ private:
+  std::vector<float>& values_;
+  std::vector<std::uint16_t> halves_;
 };
 
 inline std::vector<std::byte> encode_gradient(Isa isa, DType type, const std::vector<float>& g) {
@@ -206,6 +227,13 @@ inline UpdateStep kernel_update(const KernelForm& form,
                    .v_max = x.v_max.data(),
                    .gradient = bytes.data(),
                    .gradient_type = form.gradient_type};
+    a.state_type = form.state_type;
+    std::optional<Bf16Copy> m, v, v_max;
+    if (form.state_type == DType::kBf16) {
+      a.m = m.emplace(x.m).data();
+      a.v = v.emplace(x.v).data();
+      a.v_max = v_max.emplace(x.v_max).data();
+    }
     if (form.split_master) {
       optimizer_kernels(form.isa).split(n, x.p.data(), hi.data(), lo.data());
       a.p = nullptr;
@@ -220,7 +248,7 @@ inline UpdateStep kernel_update(const KernelForm& form,
     const UpdateKernel kernel =
         other_kernel != nullptr
             ? other_kernel
-            : update_kernel(form.isa, rule, form.gradient_type, form.split_master);
+            : update_kernel(form.isa, rule, form.gradient_type, form.split_master, form.state_type);
     kernel(scalars(rule, t, factor), a);
     if (form.split_master) {
       optimizer_kernels(form.isa).join(n, hi.data(), lo.data(), x.p.data());

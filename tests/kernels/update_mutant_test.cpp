@@ -23,10 +23,10 @@ using scalar::Kit;
 
 template <template <Fault, bool> class Policy, Fault kFault>
 UpdateStep faulty(const UpdateRule& rule) {
-  const UpdateKernel plain =
-      detail::Update<Kit, Policy<kFault, false>, GradientBf16<Kit>, PlainMaster<Kit>>::run;
-  const UpdateKernel other =
-      detail::Update<Kit, Policy<kFault, true>, GradientBf16<Kit>, PlainMaster<Kit>>::run;
+  const UpdateKernel plain = detail::Update<Kit, Policy<kFault, false>, GradientBf16<Kit>,
+                                            PlainMaster<Kit>, detail::StateF32<Kit>>::run;
+  const UpdateKernel other = detail::Update<Kit, Policy<kFault, true>, GradientBf16<Kit>,
+                                            PlainMaster<Kit>, detail::StateF32<Kit>>::run;
   return kernel_update(kForm, update_scalars, rule.amsgrad ? other : plain);
 }
 
