@@ -8,17 +8,15 @@
 
 namespace penstock::math {
 
-/// A hash of both keys and the element: multiplications and shifts as found by C. Wellons' search
-/// for 32-bit permutations of low bias (lowbias32), with the second key between its rounds. The
-/// upper half is the better mixed one.
+/// A hash of both keys and the element: the multiplications and shifts that C. Wellons' search for
+/// 32-bit permutations of low bias found (lowbias32), with the second key between its rounds, so
+/// that two keys do not give two windows of one sequence. The upper half is the better mixed one.
 template <class V, class U>
 PENSTOCK_MATH U random_words(U element, U key0, U key1) {
   U x = element + key0;
   x = (x ^ shift_right<16>(x)) * V::set_u32(0x7feb352dU);
-  x = (x ^ shift_right<15>(x)) * V::set_u32(0x846ca68bU);
-  x = (x ^ shift_right<16>(x)) + key1;
-  x = (x ^ shift_right<16>(x)) * V::set_u32(0x7feb352dU);
-  x = (x ^ shift_right<15>(x)) * V::set_u32(0x846ca68bU);
+  x = (x ^ shift_right<15>(x)) + key1;
+  x = x * V::set_u32(0x846ca68bU);
   return x ^ shift_right<16>(x);
 }
 

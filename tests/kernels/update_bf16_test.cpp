@@ -22,14 +22,10 @@ std::uint16_t nearest(float x) {
 
 std::uint16_t at_random(float x, std::uint64_t key, std::uint64_t element) {
   key += (element >> 32) * 0x9e3779b97f4a7c15U;
-  const auto rounds = [](std::uint32_t h) {
-    h = (h ^ (h >> 16)) * 0x7feb352dU;
-    h = (h ^ (h >> 15)) * 0x846ca68bU;
-    return h ^ (h >> 16);
-  };
-  const auto low = static_cast<std::uint32_t>(element);
-  const std::uint32_t random =
-      rounds(rounds(low + static_cast<std::uint32_t>(key)) + static_cast<std::uint32_t>(key >> 32));
+  std::uint32_t random = static_cast<std::uint32_t>(element) + static_cast<std::uint32_t>(key);
+  random = (random ^ (random >> 16)) * 0x7feb352dU;
+  random = ((random ^ (random >> 15)) + static_cast<std::uint32_t>(key >> 32)) * 0x846ca68bU;
+  random ^= random >> 16;
   const std::uint32_t bits = canonical_bits(x);
   const std::uint32_t up = (bits + (random >> 16)) >> 16;
   return static_cast<std::uint16_t>((up & 0x7f80U) == 0x7f80U ? bits >> 16 : up);
