@@ -41,9 +41,9 @@ def run(*arguments, program=(), **options):
 
 
 def wait_for_signals(process, number):
-    """Returns once the process answers that signal: penstock blocks it and waits for it in a thread.
+    """Returns once the process answers that signal, for which it has a thread.
 
-    Sent earlier, it would end the program as if it had no such thread.
+    Sent earlier, it would end the program as if it had none.
     """
     while process.poll() is None:
         with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
