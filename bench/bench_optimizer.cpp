@@ -144,9 +144,9 @@ void adamw_split(benchmark::State& state, Isa isa) {
     state.SkipWithError("every sample was interrupted; run on a quieter machine");
     return;
   }
-  const double step = median(step_s);
+  const double step = penstock::median(step_s);
   const double elements = static_cast<double>(kWindow);
-  state.counters["ratio_to_traffic"] = median(traffic_s) / step;
+  state.counters["ratio_to_traffic"] = penstock::median(traffic_s) / step;
   state.counters["Mparam/s"] = elements / step * 1e-6;
   state.counters["GB/s"] = elements * 26.0 / step * 1e-9;
   state.counters["kept"] = static_cast<double>(step_s.size());
