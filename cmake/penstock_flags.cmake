@@ -36,7 +36,7 @@ if(PENSTOCK_SANITIZE)
                              -fno-omit-frame-pointer -gline-tables-only)
   target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
   # Half of the time of such a build went into checks within libraries that consist of headers, and
-  # into optimizing tests and commands. Fuzzers keep the checks: they search in those libraries, too.
+  # into optimizing tests and commands. Fuzzers keep the checks: they search those libraries, too.
   if(PENSTOCK_SANITIZE MATCHES "address|thread" AND NOT PENSTOCK_SANITIZE MATCHES "fuzzer")
     string(REGEX MATCH "address|thread" kind ${PENSTOCK_SANITIZE})
     target_compile_options(
