@@ -56,8 +56,9 @@ struct Adam {
     x.v = fma(f.w2, fma(g, g, -x.v), x.v);
     F second = x.v;
     if constexpr (kAmsGrad) {
-      // Not max(): of a denormal v_max, some processors' instruction returns zero.
-      x.v_max = select(less(x.v, x.v_max), x.v_max, x.v);
+      // Compilers may make this MAXPS, which of a denormal returns zero. The sum does so, too (and
+      // -0 becomes +0), whatever was chosen before.
+      x.v_max = select(less(x.v, x.v_max), x.v_max, x.v) + V::set(0.0F);
       second = x.v_max;
     }
     const F u = x.m / fma(sqrt(second), f.is, f.eps);

@@ -41,7 +41,7 @@ using UpdateStep =
     case Rule::kAdam: {
       m = std::fma(s.w1, g - m, m);
       v = std::fma(s.w2, std::fma(g, g, -v), v);
-      if (rule.amsgrad) v_max = v_max > v ? v_max : v;
+      if (rule.amsgrad) v_max = (v_max > v ? v_max : v) + 0.0F;
       u = m / std::fma(std::sqrt(rule.amsgrad ? v_max : v), s.is, s.eps);
       break;
     }
@@ -203,7 +203,7 @@ inline std::vector<std::byte> encode_gradient(Isa isa, DType type, const std::ve
   std::vector<std::byte> bytes(g.size() * size_bytes(type));
   const OptimizerKernels& kernels = optimizer_kernels(isa);
   auto* half = reinterpret_cast<std::uint16_t*>(bytes.data());
-  if (type == DType::kF32) std::memcpy(bytes.data(), g.data(), bytes.size());
+  if (type == DType::kF32 && !g.empty()) std::memcpy(bytes.data(), g.data(), bytes.size());
   if (type == DType::kBf16) kernels.f32_to_bf16(g.size(), g.data(), half);
   if (type == DType::kF16) kernels.f32_to_f16(g.size(), g.data(), half);
   return bytes;
