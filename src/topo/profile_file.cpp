@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = 256 << 10;
 constexpr std::chrono::milliseconds kLongestTurn{5000}, kTurnPause{2};
+constexpr const char* kProfileMark = "penstock.profile/";  // in the schema's name
 constexpr const char* kRemedy = "run \"penstock tune\" again, which replaces it, or remove it";
 
 std::string text_of(int error) {
@@ -142,6 +143,44 @@ Status replace(const Descriptor& directory, const std::string& file, const std::
   return ok();
 }
 
+/// What `tune` would replace must be a profile, whatever its state: never another file of the
+/// user's, a device or a pipe.
+Status check_is_profile(const std::string& file) {
+  struct stat facts {};
+  if (::stat(file.c_str(), &facts) != 0) {
+    return errno == ENOENT ? ok() : Status(unwritable(file, errno));
+  }
+  const auto refused = [&](const char* what) {
+    return Status(make_error(
+        Errc::kArgument,
+        fmt::format("{} is {} and would be replaced by a profile; name another file in {}, or say "
+                    "\"none\" there and --dry-run here",
+                    file, what, kProfileVariable)));
+  };
+  if (S_ISDIR(facts.st_mode)) return unwritable(file, EISDIR);
+  if (!S_ISREG(facts.st_mode)) return refused("no regular file");
+  if (facts.st_size == 0) return ok();
+  const auto text = read_text(file);
+  if (!text && text.error().code != Errc::kCorrupt) return text.error();
+  const bool is_ours = text && text.value().find(kProfileMark) != std::string::npos;
+  return is_ours ? ok() : refused("not a profile of Penstock");
+}
+
+/// A name for the profile that is replaced, which nothing has.
+Result<std::string> move_away(const std::string& file) {
+  constexpr int kMostNames = 1000;
+  for (int i = 1; i <= kMostNames; ++i) {
+    const std::string moved = i == 1 ? file + ".old" : fmt::format("{}.old.{}", file, i);
+    // A link does not replace what is there, on any filesystem, as a rename would.
+    if (::link(file.c_str(), moved.c_str()) == 0) {
+      if (::unlink(file.c_str()) != 0) return unwritable(file, errno);
+      return moved;
+    }
+    if (errno != EEXIST) return unwritable(file, errno);
+  }
+  return unwritable(file, EEXIST);
+}
+
 Status no_place(const ProfilePlace& place) {
   if (place.is_refused) {
     return make_error(Errc::kArgument,
@@ -205,8 +244,7 @@ Status check_profile_place(const ProfilePlace& place) {
   if (::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
     return unwritable(place.file, errno);
   }
-  if (fs::is_directory(place.file, error)) return unwritable(place.file, EISDIR);
-  return ok();
+  return check_is_profile(place.file);
 }
 
 Result<std::string> write_profiles(const ProfilePlace& place,
@@ -215,8 +253,10 @@ Result<std::string> write_profiles(const ProfilePlace& place,
   std::error_code error;
   const fs::path directory = fs::path(place.file).parent_path();
   // ~/.config is made as the XDG text asks, for its owner alone.
-  for (const fs::path& above : {directory.parent_path(), directory}) {
-    if (above.empty() || fs::exists(above, error)) continue;
+  fs::path above;
+  for (const fs::path& part : directory) {
+    above /= part;
+    if (fs::exists(above, error)) continue;
     if (::mkdir(above.c_str(), 0700) != 0 && errno != EEXIST) {
       return unwritable(place.file, errno);
     }
@@ -225,13 +265,14 @@ Result<std::string> write_profiles(const ProfilePlace& place,
       ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (turn.number() < 0) return unwritable(place.file, errno);
   PENSTOCK_CHECK_OK(take_turn(turn, place.file));
+  PENSTOCK_CHECK_OK(check_is_profile(place.file));
   ProfilePlace known = place;
   known.is_wished = false;  // the first one is made now
   auto old = read_profiles(known);
   std::string moved;
   if (!old) {
-    moved = place.file + ".old";
-    if (::rename(place.file.c_str(), moved.c_str()) != 0) return unwritable(place.file, errno);
+    PENSTOCK_TAKE(name, move_away(place.file));
+    moved = name;
   }
   std::vector<DriveProfile> all = profiles;
   for (const DriveProfile& other : old ? old.value() : std::vector<DriveProfile>()) {

@@ -78,6 +78,8 @@ class TuneTest(unittest.TestCase):
         self.refused(2, "PENSTOCK_PROFILE is none", self.drive, PENSTOCK_PROFILE="none")
         self.refused(1, "cannot be written", self.drive,
                      PENSTOCK_PROFILE=self.path("file", "x") + "/profile.toml")
+        self.refused(2, "not a profile", self.drive, PENSTOCK_PROFILE=self.path("file", "x"))
+        self.refused(2, "no regular file", self.drive, PENSTOCK_PROFILE="/dev/null")
 
     @unittest.skipUnless(IS_ROOT, "needs root, to become a user who may not write there")
     def test_places_that_may_not_be_written_to(self):
@@ -147,13 +149,14 @@ class TuneTest(unittest.TestCase):
     def test_training_uses_it_and_gives_the_same_bits(self):
         plain = self.train("store-1")[0]
         self.assertEqual(plain[0]["profile"] if plain[0]["event"] == "start" else "", "")
+        damaged = 'schema = "penstock.profile/1"\n[[drive]]\n'
         os.makedirs(os.path.dirname(self.profile))
         with open(self.profile, "w", encoding="utf-8") as file:
-            file.write("not a profile")
+            file.write(damaged)
         report = self.tune()
         self.assertEqual(report["moved"], self.profile + ".old", "kept beside the new one")
         with open(self.profile + ".old", encoding="utf-8") as file:
-            self.assertEqual(file.read(), "not a profile")
+            self.assertEqual(file.read(), damaged)
         with open(self.profile, encoding="utf-8") as file:
             text = file.read()
         # Whatever was found: everything set, to be seen.

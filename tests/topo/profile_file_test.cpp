@@ -163,6 +163,49 @@ TEST_F(ProfileFile, ADamagedOneIsNamedWithARemedyAndKeptWhenItIsReplaced) {
   EXPECT_TRUE(read_profiles(place_));
 }
 
+TEST_F(ProfileFile, WhatIsReplacedOverwritesNothing) {
+  const std::string damaged = "schema = \"penstock.profile/1\"\n[[drive]]\n";
+  put(damaged);
+  std::ofstream(place_.file + ".old") << "a user's";
+  const auto written = write_profiles(place_, {sample_profile()});
+  ASSERT_TRUE(written);
+  EXPECT_EQ(written.value(), place_.file + ".old.2");
+  const auto content = [](const std::string& file) {
+    std::stringstream all;
+    all << std::ifstream(file).rdbuf();
+    return all.str();
+  };
+  EXPECT_EQ(content(place_.file + ".old"), "a user's");
+  EXPECT_EQ(content(place_.file + ".old.2"), damaged);
+}
+
+TEST_F(ProfileFile, WhatIsNoProfileIsLeftAlone) {
+  for (const std::string& content : {std::string("dear diary"), std::string(1 << 20, '#')}) {
+    put(content);
+    for (const Status& refused : {check_profile_place(place_),
+                                  Status(write_profiles(place_, {sample_profile()}).error())}) {
+      ASSERT_FALSE(refused);
+      EXPECT_NE(refused.error().message.find("not a profile"), std::string::npos);
+    }
+    EXPECT_EQ(text(), content);
+  }
+  place_.file = "/dev/null";
+  EXPECT_FALSE(check_profile_place(place_));
+  place_.file = directory_.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(place_.file.c_str(), 0600), 0);
+  EXPECT_FALSE(check_profile_place(place_));
+  EXPECT_FALSE(write_profiles(place_, {sample_profile()}));
+  EXPECT_TRUE(fs::is_fifo(place_.file));
+}
+
+TEST_F(ProfileFile, AllDirectoriesThatAreMissingAreMade) {
+  place_.file = directory_.path() + "/a/b/c/d/profile.toml";
+  ASSERT_TRUE(check_profile_place(place_));
+  const auto written = write_profiles(place_, {sample_profile()});
+  ASSERT_TRUE(written) << written.error().message;
+  EXPECT_TRUE(read_profiles(place_));
+}
+
 TEST_F(ProfileFile, WhatIsNoFileIsNotWaitedFor) {
   fs::create_directories(fs::path(place_.file).parent_path());
   ASSERT_EQ(::mkfifo(place_.file.c_str(), 0600), 0);
