@@ -1,5 +1,6 @@
 #include "train/address_limits.hpp"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -48,6 +49,10 @@ AddressLimits AddressLimits::read() {
   limits.mapped_bytes = all * page_bytes;
   limits.data_bytes = data * page_bytes;
   return limits;
+}
+
+void AddressLimits::share_heap() const {
+  if (mapped_limit_bytes) (void)::mallopt(M_ARENA_MAX, 1);
 }
 
 Status AddressLimits::check(std::uint32_t threads, std::size_t drives,

@@ -10,9 +10,9 @@
 ///     drive four that transfer where io_uring is refused, and one that syncs;
 ///   - what of the budget is used, and 32 MiB for what libraries allocate on their own (10 MiB were
 ///   seen).
-/// The heaps of threads (64 MiB of addresses each) are not: malloc does without where they are
-/// refused.
-/// Threads: one. Errors: kUnsupported.
+/// A heap of its own for a thread would take 128 MiB of addresses, and what stacks need with them,
+/// so where -v limits them all threads share one (share_heap()). Threads: one. Errors:
+/// kUnsupported.
 
 #include <cstdint>
 #include <optional>
@@ -28,6 +28,9 @@ struct AddressLimits {
 
   /// Those of this process now.
   static AddressLimits read();
+  /// Where addresses are limited: malloc keeps to one heap for all threads that are made from now
+  /// on.
+  void share_heap() const;
   /// Whether a run with such a budget fits from here.
   [[nodiscard]] Status check(std::uint32_t threads, std::size_t drives,
                              std::uint64_t budget_bytes) const;

@@ -66,6 +66,7 @@ Result<RunParts> make_run_parts(const RunResources& resources) {
                              : std::max(1U, std::thread::hardware_concurrency());
   }
   parts.address_limits = AddressLimits::read();
+  parts.address_limits.share_heap();
   PENSTOCK_CHECK_OK(check_address_limits(parts, resources, 0));
   parts.storage = std::make_unique<CountingStorage>(make_posix_storage(system_drive_namer()));
   parts.communicators = make_in_process_group(1);

@@ -48,7 +48,8 @@ class AddressTest(Case):
         self.assertTrue(ran[-1])
 
     def test_addresses(self):
-        self.swept(resource.RLIMIT_AS, [40, 56, 64, 80, 97, 112, 128, 144, 160, 176, 200, 300, 600])
+        self.swept(resource.RLIMIT_AS, [40, 56, 64, 80, 97, 112, 128, 144, 160, 176, 200,
+                                         *range(232, 296, 4), 300, 600])
 
     def test_data(self):
         self.swept(resource.RLIMIT_DATA, [1, 4, 8, 16, 20, 32, 48, 64, 80, 96, 112, 128, 160, 300])
