@@ -158,22 +158,26 @@ Result<std::vector<Pin>> load_pins(Storage& storage, const OpenedFiles& opened, 
 
 void find_lifetimes(Storage& storage, OpenedFiles& opened, const Candidate& chosen,
                     bool is_checkpoint) {
-  if (chosen.lifetime) {
-    opened.lifetime.know(*chosen.lifetime);
-  } else {
-    opened.lifetime.know_gap();
-  }
+  if (chosen.lifetime) opened.lifetime.know(*chosen.lifetime);
   // Counts rise from commit to commit, so a record of the newest one tells all.
   const bool look_at_all = is_checkpoint || !chosen.lifetime;
-  std::map<std::uint64_t, bool> counted;  // the newer commits, whether a copy has a record
+  const std::uint64_t sequence = chosen.manifest.sequence;
+  // This commit and the newer ones, whether a copy has a record.
+  std::map<std::uint64_t, bool> counted{{sequence, chosen.lifetime.has_value()}};
   for (const ManifestName& name : opened.names) {
-    const bool newer = name.pin.empty() && name.sequence > chosen.manifest.sequence;
+    const bool newer = name.pin.empty() && name.sequence > sequence;
     if (name.temporary || !(newer || look_at_all)) continue;
-    const auto bytes =
-        storage.read_file(manifest_path(opened.directories, name), kMaxManifestBytes);
-    const auto lifetime = bytes ? lifetime_in(bytes.value(), opened) : std::nullopt;
-    if (lifetime) opened.lifetime.know(*lifetime);
-    if (newer) counted[name.sequence] = counted[name.sequence] || lifetime.has_value();
+    const std::string path = manifest_path(opened.directories, name);
+    const auto bytes = storage.read_file(path, kMaxManifestBytes);
+    if (!bytes) continue;
+    const auto lifetime = lifetime_in(bytes.value(), opened);
+    if (lifetime) opened.lifetime.know(*lifetime);  // a whole one tells, whatever is torn before it
+    // What is torn, or somebody else's, proves no commit.
+    const auto manifest = decode_manifest(manifest_in(bytes.value()), path);
+    if (!manifest || manifest.value().uuid != opened.headers[0].uuid) continue;
+    if (manifest.value().sequence < sequence) continue;
+    bool& any = counted[manifest.value().sequence];
+    any = any || lifetime.has_value();
   }
   const bool all_counted =
       std::all_of(counted.begin(), counted.end(), [](const auto& commit) { return commit.second; });

@@ -87,7 +87,7 @@ std::vector<std::string> lifetime_lines(const LifetimeBytes& lifetime,
         fmt::format("{}: {} of it", directories[i], format_drive_bytes(lifetime.written[i])));
   }
   if (!lifetime.is_complete) {
-    lines.emplace_back("an earlier build wrote to it, too, and did not count");
+    lines.emplace_back("part of what was written was not counted, or the count was lost");
   }
   return lines;
 }

@@ -250,6 +250,29 @@ TEST_F(StoreLifetimeTest, ABuildThatDoesNotKnowTheRecordLeavesAGap) {
   EXPECT_FALSE(found->is_complete);
 }
 
+TEST_F(StoreLifetimeTest, OneRecordOfTwoIsEnough) {
+  Process process = start();
+  make_committed(process, 2);
+  const std::uint64_t known = process.recorded()->total();
+  const std::string path = kDirectory + "/manifest.2.a";
+  const auto file = process.sim.read_file(path, 1 << 20).value();
+  ASSERT_TRUE(replace_file(process.sim, path, manifest_in(file)));
+  const auto found = process.recorded();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->total(), known);
+  EXPECT_TRUE(found->is_complete);
+}
+
+TEST_F(StoreLifetimeTest, AFileOfAnotherWithTheNameOfACommitIsNoGap) {
+  Process process = start();
+  make_committed(process, 2);
+  const std::string text = "notes of a user";
+  for (const auto& content : {std::as_bytes(std::span(text)), std::span<const std::byte>()}) {
+    ASSERT_TRUE(replace_file(process.sim, kDirectory + "/manifest.77.a", content));
+    EXPECT_TRUE(process.recorded()->is_complete);
+  }
+}
+
 // --- the record's bytes ----------------------------------------------------------------------
 
 std::vector<std::byte> manifest_of(std::uint64_t sequence) {
