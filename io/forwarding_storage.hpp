@@ -4,9 +4,9 @@
 /// derives from these and overrides the calls it is about.
 ///
 /// Calls with a default of their own are passed on, too: who overrides sync_data() to see each
-/// flush overrides sync_all() as well (Storage::sync_all() calls it for each file). Owner:
-/// ForwardingStorage refers to a storage that outlives it; ForwardingQueue owns its queue. Threads:
-/// as what they pass on to. Errors: those of it.
+/// flush overrides sync_all() as well (Storage::sync_all() calls it for each file).
+/// Owner:   ForwardingStorage refers to a storage that outlives it; ForwardingQueue owns its queue.
+/// Threads: as what they pass on to. Errors: those of it.
 
 #include <cstddef>
 #include <cstdint>

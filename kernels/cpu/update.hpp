@@ -2,9 +2,8 @@
 
 /// CPU kernels of the update rules: one fused pass over weights, states and gradients.
 ///
-/// Rules: AdamW, Adam, both with AMSGrad; SGD; Adagrad; Lion. docs/numerics.md has each formula,
-/// its
-///   source, and every difference from PyTorch.
+/// Rules: AdamW, Adam, both with AMSGrad; SGD; Adagrad; Lion. Each formula, its source and every
+///   difference from PyTorch are in docs/numerics.md.
 /// Master weight: f32, or its two halves (hi, lo) of kernels/cpu/optimizer.hpp, to the same bits.
 /// Numerics: as in kernels/cpu/optimizer.hpp: one IEEE operation per written one, nearest even, FTZ
 ///   and DAZ inside, the same bits on every ISA and for every cut of the arrays, NaN canonical.

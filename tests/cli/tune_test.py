@@ -148,7 +148,8 @@ class TuneTest(unittest.TestCase):
 
     def test_training_uses_it_and_gives_the_same_bits(self):
         plain = self.train("store-1")[0]
-        self.assertEqual(plain[0]["profile"] if plain[0]["event"] == "start" else "", "")
+        start = next(line for line in plain if line["event"] == "start")
+        self.assertEqual(start["profile"], "")
         damaged = 'schema = "penstock.profile/1"\n[[drive]]\n'
         os.makedirs(os.path.dirname(self.profile))
         with open(self.profile, "w", encoding="utf-8") as file:

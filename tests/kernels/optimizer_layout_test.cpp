@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "kernels/cpu/optimizer.hpp"
+#include "kernels/float_modes.hpp"
 #include "kernels/kernel_test_support.hpp"
 
 namespace penstock::test {
@@ -187,31 +188,12 @@ TEST_P(KernelLayoutTest, GivesTheSameBitsWhereverAnArrayIsCut) {
   }
 }
 
-/// Sets MXCSR for a scope.
-class Mxcsr {
- public:
-  explicit Mxcsr(unsigned value) : saved_(_mm_getcsr()) { _mm_setcsr(value); }
-  ~Mxcsr() { _mm_setcsr(saved_); }
-  Mxcsr(const Mxcsr&) = delete;
-  Mxcsr& operator=(const Mxcsr&) = delete;
-
- private:
-  unsigned saved_;
-};
-
 TEST_P(KernelLayoutTest, NeitherUsesNorChangesTheCallersFloatMode) {
   constexpr std::size_t kCount = 4099;
-  constexpr unsigned kModes[] = {
-      0x1f80,           // the default
-      0x1f80 | 0x4000,  // round up
-      0x1f80 | 0x6000,  // towards zero
-      0x1f80 | 0x8040,  // FTZ and DAZ
-      0x0000,           // every exception unmasked
-  };
   for (const KernelCase& kernel : kernel_cases()) {
     const Bytes old = random_arrays(kernel, kCount, 19);
     const Bytes want = run_on_copy(kernel, GetParam(), kCount, old);
-    for (const unsigned mode : kModes) {
+    for (const unsigned mode : kFloatModes) {
       Bytes got = old;
       Arrays pointers;
       for (auto& array : got) pointers.push_back(array.data());

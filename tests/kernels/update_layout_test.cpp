@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/optimizer.hpp"
 #include "kernels/cpu/update.hpp"
+#include "kernels/float_modes.hpp"
 #include "kernels/kernel_test_support.hpp"
 
 namespace penstock::test {
@@ -258,31 +259,12 @@ TEST_P(UpdateLayoutTest, GivesTheSameBitsWhereverTheArraysAreCut) {
   }
 }
 
-/// Sets MXCSR for a scope.
-class Mxcsr {
- public:
-  explicit Mxcsr(unsigned value) : saved_(_mm_getcsr()) { _mm_setcsr(value); }
-  ~Mxcsr() { _mm_setcsr(saved_); }
-  Mxcsr(const Mxcsr&) = delete;
-  Mxcsr& operator=(const Mxcsr&) = delete;
-
- private:
-  unsigned saved_;
-};
-
 TEST_P(UpdateLayoutTest, NeitherUsesNorChangesTheCallersFloatMode) {
   constexpr std::size_t kCount = 1027;
-  constexpr unsigned kModes[] = {
-      0x1f80,           // the default
-      0x1f80 | 0x4000,  // round up
-      0x1f80 | 0x6000,  // towards zero
-      0x1f80 | 0x8040,  // FTZ and DAZ
-      0x0000,           // every exception unmasked
-  };
   for (const Form& form : all_forms()) {
     const Bytes old = random_arrays(form, kCount);
     const Bytes want = run_on_copy(form, GetParam(), kCount, old);
-    for (const unsigned mode : kModes) {
+    for (const unsigned mode : kFloatModes) {
       Bytes got = old;
       const UpdateArrays arrays = arrays_at(form, kCount, pointers_to(got));
       const UpdateScalars scalars = scalars_of(form);
