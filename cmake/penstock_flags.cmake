@@ -28,6 +28,9 @@ target_compile_options(
             -ffp-contract=off -fno-math-errno)
 target_include_directories(penstock_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
                                                     ${PROJECT_SOURCE_DIR}/include)
+# Tests and commands wait more than they compute: penstock_test() and the CLI use these.
+set(PENSTOCK_QUICK_TEST_FLAGS -O1)
+set(PENSTOCK_QUICK_CLI_FLAGS)
 set(PENSTOCK_SANITIZE_TEXT "none")
 if(PENSTOCK_SANITIZE)
   set(PENSTOCK_SANITIZE_TEXT ${PENSTOCK_SANITIZE})
@@ -42,6 +45,7 @@ if(PENSTOCK_SANITIZE)
     target_compile_options(
       penstock_flags
       INTERFACE -fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/cmake/sanitize_${kind}_ignore.txt)
-    set(PENSTOCK_QUICK_BUILD_FLAGS -O0)
+    set(PENSTOCK_QUICK_TEST_FLAGS -O0)
+    set(PENSTOCK_QUICK_CLI_FLAGS -O0)
   endif()
 endif()

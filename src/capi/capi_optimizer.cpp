@@ -21,8 +21,8 @@ using penstock::Status;
 namespace penstock::capi {
 namespace {
 
-constexpr std::uint32_t kMostThreads = 4096;
-constexpr std::uint64_t kMostElements = std::uint64_t{1} << 48;
+constexpr std::uint32_t kMostPoolThreads = 4096;
+constexpr std::uint64_t kMostStepElements = std::uint64_t{1} << 48;
 /// Elements of one task; a multiple of a cache line of every type, so that no two tasks share one.
 constexpr std::size_t kTaskElements = 65536;
 /// sqrt(FLT_MAX): larger gradients have no square, and second moments would stay infinite.
@@ -95,8 +95,8 @@ Result<UpdateArrays> read_arrays(const penstock_optimizer_arrays& given, const U
     return argument("out and out_dtype come together or not at all");
   }
   if (given.n == 0) return argument("n is 0; there is nothing to update");
-  if (given.n > kMostElements) return argument(fmt::format("n is {}; at most 2^48", given.n));
-  if (given.first_element > kMostElements) {
+  if (given.n > kMostStepElements) return argument(fmt::format("n is {}; at most 2^48", given.n));
+  if (given.first_element > kMostStepElements) {
     return argument(fmt::format("first_element is {}; at most 2^48", given.first_element));
   }
   const bool halves = given.hi != nullptr || given.lo != nullptr;
@@ -221,9 +221,9 @@ penstock_status penstock_pool_create(uint32_t threads, penstock_pool** out) {
   return capi::guarded([&]() -> Status {
     if (out == nullptr) return capi::argument("pool_create: the output is NULL");
     if (capi::in_callback()) return capi::wrong_state("pool_create: called inside a callback");
-    if (threads < 1 || threads > capi::kMostThreads) {
-      return capi::argument(
-          fmt::format("pool_create: threads is {}; it is 1 to {}", threads, capi::kMostThreads));
+    if (threads < 1 || threads > capi::kMostPoolThreads) {
+      return capi::argument(fmt::format("pool_create: threads is {}; it is 1 to {}", threads,
+                                        capi::kMostPoolThreads));
     }
     auto pool = std::make_shared<capi::Pool>();
     pool->executor = penstock::make_tbb_executor(static_cast<int>(threads));

@@ -19,7 +19,7 @@ constexpr std::uint64_t kGroupKind = 1, kTensorKind = 2;
 constexpr std::size_t kMostIndices = (std::size_t{1} << kIndexBits) - 2;
 constexpr std::size_t kLongestName = 255;
 /// Tables of blocks grow with the elements; beyond this a plan alone would fill a machine.
-constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMostModelElements = std::uint64_t{1} << 40;
 
 Result<std::string> checked_name(const char* name, const char* what) {
   if (name == nullptr || *name == '\0')
@@ -47,7 +47,7 @@ Result<std::uint64_t> count_elements(const penstock_tensor_desc& desc, const std
                         fmt::format("dimension {} is {}; it is at least 1", i, desc.shape[i]));
     }
     if (__builtin_mul_overflow(elements, static_cast<std::uint64_t>(desc.shape[i]), &elements) ||
-        elements > kMostElements) {
+        elements > kMostModelElements) {
       return bad_tensor(name, "more than 2^40 elements");
     }
   }
@@ -236,7 +236,7 @@ Result<penstock_tensor> Session::add_tensor(const penstock_tensor_desc& desc) {
   tensor.name = std::move(name);
   PENSTOCK_TRY(group, group_of(desc.group), fmt::format("tensor \"{}\"", tensor.name));
   PENSTOCK_TAKE(elements, count_elements(desc, tensor.name));
-  if (elements_ + elements > kMostElements) {
+  if (elements_ + elements > kMostModelElements) {
     return bad_tensor(tensor.name, "with it the model has more than 2^40 elements");
   }
   PENSTOCK_TAKE(init, init_of(desc, tensor.name));

@@ -12,7 +12,7 @@ namespace penstock::capi {
 namespace {
 
 constexpr std::uint64_t kLargestWorkspace = std::uint64_t{1} << 48;
-constexpr std::uint32_t kMostThreads = 4096;
+constexpr std::uint32_t kMostSessionThreads = 4096;
 
 Result<OpenMode> mode_of(penstock_open_mode mode) {
   switch (mode) {
@@ -121,8 +121,8 @@ Result<SessionOptions> make_session_options(const penstock_engine_options& optio
     return argument(fmt::format("block_elements is {}; it is 0 or a multiple of 16384",
                                 options.block_elements));
   }
-  if (options.threads > kMostThreads) {
-    return argument(fmt::format("threads is {}; at most {}", options.threads, kMostThreads));
+  if (options.threads > kMostSessionThreads) {
+    return argument(fmt::format("threads is {}; at most {}", options.threads, kMostSessionThreads));
   }
   if (options.checkpoint_room > kMaxPins) {
     return argument(

@@ -17,10 +17,6 @@ constexpr std::size_t kMaxMarkBytes = std::size_t{16} << 20;
 constexpr std::string_view kFileStart = R"({"__metadata__":{"format":"pt","penstock":"export")";
 constexpr std::size_t kLengthBytes = 8;
 
-std::string_view text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
@@ -55,7 +51,7 @@ Result<std::vector<Leftover>> find_export_files(const std::shared_ptr<Directory>
     const auto head = directory->head(entry, kLengthBytes + kFileStart.size());
     const bool ours =
         head && (head->empty() || (head->size() > kLengthBytes &&
-                                   text_of(*head).substr(kLengthBytes) == kFileStart));
+                                   text_in(*head).substr(kLengthBytes) == kFileStart));
     if (!ours) continue;
     PENSTOCK_TAKE(locked, directory->lock(entry));
     Leftover leftover;
@@ -86,7 +82,7 @@ Result<std::vector<Leftover>> find_export_directory(const std::shared_ptr<Direct
   LeftoverPart part{directory, {}};
   if (mark != entries.end()) {
     const auto text = directory->head(*mark, kMaxMarkBytes);
-    const std::set<std::string> names = text ? names_of(text_of(*text)) : std::set<std::string>();
+    const std::set<std::string> names = text ? names_of(text_in(*text)) : std::set<std::string>();
     if (names.empty() && !(text && text->empty())) return found;  // not one of ours
     PENSTOCK_TAKE(locked, directory->lock(*mark));
     leftover.removable = locked;

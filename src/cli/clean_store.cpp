@@ -58,10 +58,6 @@ FileKind kind_by_name(std::string_view name) {
   return temporary ? FileKind::kTemporary : FileKind::kCommit;
 }
 
-std::string_view text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 nlohmann::json parse(std::string_view text) {
   return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
@@ -101,7 +97,7 @@ std::optional<DataHeader> header_of(const std::vector<std::byte>& pages) {
 }
 
 bool begins_with_magic(const std::vector<std::byte>& bytes) {
-  return text_of(bytes).starts_with(kMagic);
+  return text_in(bytes).starts_with(kMagic);
 }
 
 bool is_zero(const std::vector<std::byte>& bytes) {
@@ -138,7 +134,7 @@ void take(const Directory::Entry& entry, Found& found) {
       if (begins_with_magic(*head)) found.had_commits = true;
       break;
     case FileKind::kTemporary:  // one that was killed at once is empty
-      if (head->empty() || begins_with_magic(*head) || is_owner_mark(text_of(*head))) {
+      if (head->empty() || begins_with_magic(*head) || is_owner_mark(text_in(*head))) {
         found.temporaries.push_back(entry);
       }
       break;
@@ -154,7 +150,7 @@ void take(const Directory::Entry& entry, Found& found) {
       break;
     }
     case FileKind::kOwner:
-      if (head->size() <= kOwnerBytes && is_owner_mark(text_of(*head))) {
+      if (head->size() <= kOwnerBytes && is_owner_mark(text_in(*head))) {
         found.owner.push_back(entry);
       }
       break;
@@ -165,7 +161,7 @@ std::optional<StoreOwner> owner_of(const Found& found) {
   if (found.owner.empty()) return std::nullopt;
   const auto head = found.directory->head(found.owner[0], kOwnerBytes);
   if (!head) return std::nullopt;
-  const nlohmann::json json = parse(text_of(*head));
+  const nlohmann::json json = parse(text_in(*head));
   StoreOwner owner;
   if (!json.is_object()) return std::nullopt;
   const auto number = [&json](const char* key) {

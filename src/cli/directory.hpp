@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,5 +58,10 @@ class Directory {
   std::string path_;
   std::vector<int> locked_;
 };
+
+/// What Directory::head() gave, as text.
+inline std::string_view text_in(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace penstock

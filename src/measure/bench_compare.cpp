@@ -64,10 +64,6 @@ BenchChange change_of(const BenchRow& row, const char* figure, const Spread& bef
   return change;
 }
 
-bool is_of_drives(const BenchRow& row) {
-  return row.kind == "io" || row.kind == "fio";
-}
-
 }  // namespace
 
 std::vector<const BenchChange*> BenchComparison::regressions() const {

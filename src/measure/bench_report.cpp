@@ -7,10 +7,6 @@
 namespace penstock {
 namespace {
 
-bool is_of_drives(const BenchRow& row) {
-  return row.kind == "io" || row.kind == "fio";
-}
-
 const BenchRow* best(const std::vector<BenchRow>& rows, double read_share) {
   const BenchRow* found = nullptr;
   for (const BenchRow& row : rows) {

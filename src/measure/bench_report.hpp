@@ -75,6 +75,11 @@ struct BenchReport {
   }
 };
 
+/// Whether the drives alone decide what was measured: rows of kind "io" and "fio".
+[[nodiscard]] inline bool is_of_drives(const BenchRow& row) {
+  return row.kind == "io" || row.kind == "fio";
+}
+
 /// Fills limits: the best pure read and the best pure write of this run, and of mixtures the
 /// harmonic mean of both. Rows of other kinds than "io" and "fio" stay as they are.
 void set_device_limits(BenchReport& report);

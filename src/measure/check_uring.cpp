@@ -28,7 +28,7 @@ constexpr const char* kPlainMemoryCost =
     "MiB "
     "pages and 60 to 85 % with 4 KiB pages (measured on a virtual machine)";
 
-std::string text_of(int error) {
+std::string errno_text(int error) {
   return std::generic_category().message(error);
 }
 
@@ -102,7 +102,7 @@ Check check_uring(const UringFacts& facts) {
     const Error& error = facts.ring.error();
     check.data.emplace_back("errno", std::uint64_t(static_cast<unsigned>(error.sys_errno)));
     check.found(CheckStatus::kWarn,
-                fmt::format("refused: {} ({})", text_of(error.sys_errno), error.sys_errno),
+                fmt::format("refused: {} ({})", errno_text(error.sys_errno), error.sys_errno),
                 kThreadsCost, uring_fix(error.sys_errno));
     return check;
   }
@@ -112,7 +112,7 @@ Check check_uring(const UringFacts& facts) {
               facts.ring.value() +
                   (facts.files_errno == 0
                        ? ", registered files"
-                       : fmt::format(", no registered files ({})", text_of(facts.files_errno))));
+                       : fmt::format(", no registered files ({})", errno_text(facts.files_errno))));
   return check;
 }
 
@@ -135,7 +135,7 @@ Check check_registered_memory(const UringFacts& facts) {
     check.found(CheckStatus::kWarn,
                 fmt::format("{}: of {} io_uring registers {} ({})", limit,
                             format_bytes(facts.offered_bytes), format_bytes(facts.registered_bytes),
-                            text_of(facts.buffers_errno)),
+                            errno_text(facts.buffers_errno)),
                 kPlainMemoryCost,
                 facts.buffers_errno == ENOMEM ? uring_fix(ENOMEM) : "dmesg | tail");
   }

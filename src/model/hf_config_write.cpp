@@ -5,11 +5,11 @@
 namespace penstock {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 /// No token of ours begins or ends a text, and the defaults of other programs may lie beyond the
 /// vocabulary.
-void add_common(json& value, const ModelConfig& config, std::string_view torch_dtype) {
+void add_common(ordered_json& value, const ModelConfig& config, std::string_view torch_dtype) {
   value["vocab_size"] = config.vocab;
   value["tie_word_embeddings"] = config.tie_embeddings;
   value["bos_token_id"] = nullptr;
@@ -18,7 +18,7 @@ void add_common(json& value, const ModelConfig& config, std::string_view torch_d
   value["torch_dtype"] = torch_dtype;
 }
 
-json llama(const ModelConfig& config) {
+ordered_json llama(const ModelConfig& config) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
           {"hidden_size", config.hidden},
@@ -36,7 +36,7 @@ json llama(const ModelConfig& config) {
           {"attention_dropout", 0.0}};
 }
 
-json gpt2(const ModelConfig& config) {
+ordered_json gpt2(const ModelConfig& config) {
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"model_type", "gpt2"},
           {"n_embd", config.hidden},
@@ -56,7 +56,7 @@ json gpt2(const ModelConfig& config) {
 }  // namespace
 
 std::string write_hf_config(const ModelConfig& config, std::string_view torch_dtype) {
-  json value = config.family == ModelFamily::kLlama ? llama(config) : gpt2(config);
+  ordered_json value = config.family == ModelFamily::kLlama ? llama(config) : gpt2(config);
   add_common(value, config, torch_dtype);
   return value.dump(2) + "\n";
 }

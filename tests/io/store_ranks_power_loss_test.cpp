@@ -214,7 +214,7 @@ class RankWorld {
   std::uint64_t drawn_ = 0, drawn_images_ = 0;
 };
 
-std::uint64_t wanted_images() {
+std::uint64_t wanted_rank_images() {
   const char* text = std::getenv("PENSTOCK_POWER_LOSS_IMAGES");
   const std::uint64_t wanted = text != nullptr ? std::strtoull(text, nullptr, 10) : 0;
   return (wanted != 0 ? wanted : 20000) / 10 + 1;
@@ -232,7 +232,7 @@ Verdict run_worlds(Broken broken, std::uint64_t images, bool stop_at_bad) {
 }
 
 TEST(StoreRanksPowerLossTest, LeavesACommitThatAllRanksHave) {
-  const Verdict verdict = run_worlds(Broken::kNone, wanted_images(), false);
+  const Verdict verdict = run_worlds(Broken::kNone, wanted_rank_images(), false);
   EXPECT_EQ(verdict.bad, 0U) << verdict.first;
   EXPECT_GT(verdict.committed, verdict.images / 2);
   EXPECT_GT(verdict.discarded, verdict.images / 16) << "some ranks must have been ahead";

@@ -166,7 +166,7 @@ std::string check_rope(const TransformerKernels& k) {
   return "";
 }
 
-constexpr TransformerCheck kChecks[] = {
+constexpr TransformerCheck kAttentionChecks[] = {
     {"CausalSoftmax", check_causal_softmax},
     {"CausalSoftmaxSpecials", check_causal_softmax_specials},
     {"SoftmaxBackward", check_softmax_backward},
@@ -176,7 +176,7 @@ constexpr TransformerCheck kChecks[] = {
 }  // namespace
 
 std::span<const TransformerCheck> attention_checks() {
-  return kChecks;
+  return kAttentionChecks;
 }
 
 }  // namespace penstock::test

@@ -172,7 +172,7 @@ std::string check_layernorm_backward(const TransformerKernels& k) {
   return "";
 }
 
-constexpr TransformerCheck kChecks[] = {
+constexpr TransformerCheck kNormChecks[] = {
     {"RmsnormForward", check_rmsnorm_forward},
     {"RmsnormBackward", check_rmsnorm_backward},
     {"LayernormForward", check_layernorm_forward},
@@ -182,7 +182,7 @@ constexpr TransformerCheck kChecks[] = {
 }  // namespace
 
 std::span<const TransformerCheck> norm_checks() {
-  return kChecks;
+  return kNormChecks;
 }
 
 }  // namespace penstock::test

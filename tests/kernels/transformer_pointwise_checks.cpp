@@ -200,7 +200,7 @@ std::string check_bias(const TransformerKernels& k) {
   return "";
 }
 
-constexpr TransformerCheck kChecks[] = {
+constexpr TransformerCheck kPointwiseChecks[] = {
     {"Exp", check_exp},       {"Tanh", check_tanh}, {"Log", check_log},   {"Gelu", check_gelu},
     {"Swiglu", check_swiglu}, {"Sums", check_sums}, {"Bias", check_bias},
 };
@@ -208,7 +208,7 @@ constexpr TransformerCheck kChecks[] = {
 }  // namespace
 
 std::span<const TransformerCheck> pointwise_checks() {
-  return kChecks;
+  return kPointwiseChecks;
 }
 
 }  // namespace penstock::test

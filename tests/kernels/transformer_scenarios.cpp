@@ -61,14 +61,14 @@ std::vector<std::uint32_t> ScenarioArrays::result() const {
 
 namespace {
 
-constexpr float kEps = 1e-5F;
+constexpr float kNormEps = 1e-5F;
 constexpr float kScale = 0.2F;
 
 ScenarioCall rmsnorm_forward(const Rows& s, ScenarioArrays& a) {
   return [s, x = a.in(s.rows * s.n), weight = a.in(s.n), y = a.out(s.rows * s.n),
           rstd = a.out(s.rows)](const TransformerKernels& k) {
     s.each_group([&](std::size_t r, std::size_t rows) {
-      k.rmsnorm_forward(rows, s.n, kEps, x + r * s.n, weight, y + r * s.n, rstd + r);
+      k.rmsnorm_forward(rows, s.n, kNormEps, x + r * s.n, weight, y + r * s.n, rstd + r);
     });
   };
 }
@@ -86,7 +86,7 @@ ScenarioCall layernorm_forward(const Rows& s, ScenarioArrays& a) {
   return [s, x = a.in(s.rows * s.n), weight = a.in(s.n), bias = a.in(s.n), y = a.out(s.rows * s.n),
           mean = a.out(s.rows), rstd = a.out(s.rows)](const TransformerKernels& k) {
     s.each_group([&](std::size_t r, std::size_t rows) {
-      k.layernorm_forward(rows, s.n, kEps, x + r * s.n, weight, bias, y + r * s.n, mean + r,
+      k.layernorm_forward(rows, s.n, kNormEps, x + r * s.n, weight, bias, y + r * s.n, mean + r,
                           rstd + r);
     });
   };

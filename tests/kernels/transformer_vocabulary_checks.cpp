@@ -206,7 +206,7 @@ std::string check_embedding(const TransformerKernels& k) {
   return "";
 }
 
-constexpr TransformerCheck kChecks[] = {
+constexpr TransformerCheck kVocabularyChecks[] = {
     {"LossForward", check_loss_forward},
     {"LossBackward", check_loss_backward},
     {"LossSpecials", check_loss_specials},
@@ -216,7 +216,7 @@ constexpr TransformerCheck kChecks[] = {
 }  // namespace
 
 std::span<const TransformerCheck> vocabulary_checks() {
-  return kChecks;
+  return kVocabularyChecks;
 }
 
 std::vector<TransformerCheck> transformer_checks() {

@@ -13,12 +13,13 @@
 #include "measure/bench_json.hpp"
 #include "measure/bench_words.hpp"
 #include "measure/fio.hpp"
+#include "measure/no_stop.hpp"
 #include "temporary_directory.hpp"
 
 namespace penstock {
 namespace {
 
-const std::atomic<bool> kNoStop{false};
+using testing::kNoStop;
 
 class Quiet final : public BenchObserver {
  public:

@@ -10,12 +10,13 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "measure/no_stop.hpp"
 #include "temporary_directory.hpp"
 
 namespace penstock {
 namespace {
 
-const std::atomic<bool> kNoStop{false};
+using testing::kNoStop;
 
 FioJob sample_job(FioPattern pattern) {
   FioJob job;

@@ -7,14 +7,16 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "measure/no_stop.hpp"
 #include "mem/arena.hpp"
 #include "temporary_directory.hpp"
 
 namespace penstock {
 namespace {
 
+using testing::kNoStop;
+
 constexpr std::uint64_t kBlock = 64 << 10, kFileBytes = 4 << 20;
-const std::atomic<bool> kNoStop{false};
 
 Lane pure_lane(LaneOps ops) {
   Lane lane;

@@ -6,11 +6,13 @@
 #include <map>
 
 #include "base/clock.hpp"
+#include "measure/no_stop.hpp"
 
 namespace penstock {
 namespace {
 
-const std::atomic<bool> kNoStop{false};
+using testing::kNoStop;
+
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 class NoObserver final : public BenchObserver {

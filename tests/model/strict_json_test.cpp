@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-std::string error_of(std::string_view text, JsonLimits limits = {}) {
+std::string strict_error_of(std::string_view text, JsonLimits limits = {}) {
   nlohmann::json value;
   const Status status = parse_strict_json(text, "x.json", limits, value);
   if (status) return "";
@@ -26,33 +26,36 @@ TEST(StrictJsonTest, ParsesWhatIsRight) {
 }
 
 TEST(StrictJsonTest, RefusesDuplicateKeysInOneObjectOnly) {
-  EXPECT_NE(error_of(R"({"a": 1, "b": 2, "a": 3})").find("\"a\" appears twice"), std::string::npos);
-  EXPECT_NE(error_of(R"([{"x": {"a": 1, "a": 1}}])").find("appears twice"), std::string::npos);
-  EXPECT_EQ(error_of(R"([{"a": 1}, {"a": 1}])"), "");
+  EXPECT_NE(strict_error_of(R"({"a": 1, "b": 2, "a": 3})").find("\"a\" appears twice"),
+            std::string::npos);
+  EXPECT_NE(strict_error_of(R"([{"x": {"a": 1, "a": 1}}])").find("appears twice"),
+            std::string::npos);
+  EXPECT_EQ(strict_error_of(R"([{"a": 1}, {"a": 1}])"), "");
 }
 
 TEST(StrictJsonTest, BoundsDepthAndSize) {
   const std::string deep32 = std::string(32, '[') + std::string(32, ']');
   const std::string deep33 = std::string(33, '[') + std::string(33, ']');
-  EXPECT_EQ(error_of(deep32), "");
-  EXPECT_NE(error_of(deep33).find("deeper than 32"), std::string::npos);
-  EXPECT_NE(error_of(std::string(1 << 20, '[')).find("deeper than 32"), std::string::npos);
+  EXPECT_EQ(strict_error_of(deep32), "");
+  EXPECT_NE(strict_error_of(deep33).find("deeper than 32"), std::string::npos);
+  EXPECT_NE(strict_error_of(std::string(1 << 20, '[')).find("deeper than 32"), std::string::npos);
   std::string big((1 << 20) + 2, 'a');
   big.front() = big.back() = '"';
-  EXPECT_NE(error_of(big).find("larger than 1 MiB"), std::string::npos);
+  EXPECT_NE(strict_error_of(big).find("larger than 1 MiB"), std::string::npos);
 }
 
 TEST(StrictJsonTest, SaysWhereTheMistakeIs) {
-  EXPECT_NE(error_of("{\n  \"a\": 1,\n  \"b\" 2\n}").find("line 3"), std::string::npos);
+  EXPECT_NE(strict_error_of("{\n  \"a\": 1,\n  \"b\" 2\n}").find("line 3"), std::string::npos);
   for (const char* bad : {"", "{", "nul", "{\"a\": }", "[1,]", "\"\xff\"", "1 2", "{}x"}) {
-    EXPECT_NE(error_of(bad).find("x.json: it is not valid JSON"), std::string::npos) << bad;
+    EXPECT_NE(strict_error_of(bad).find("x.json: it is not valid JSON"), std::string::npos) << bad;
   }
 }
 
 TEST(StrictJsonTest, RefusesZeroBytes) {
   using std::string_view_literals::operator""sv;
   for (const std::string_view bad : {"{}\0"sv, "{}\0{"sv, "[1,\0 2]"sv, "\0"sv}) {
-    EXPECT_NE(error_of(bad).find("x.json: it is not valid JSON at line 1"), std::string::npos);
+    EXPECT_NE(strict_error_of(bad).find("x.json: it is not valid JSON at line 1"),
+              std::string::npos);
   }
 }
 
