@@ -9,4 +9,5 @@ penstock_test(io_store_power_loss_test
   SOURCES store_power_loss_test.cpp store_ranks_power_loss_test.cpp
   LINKS penstock_io
   LABELS unit sim
-  TIMEOUT 900)
+  TIMEOUT 900
+  WITHOUT thread)  # simulated: one thread

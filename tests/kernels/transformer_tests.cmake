@@ -6,4 +6,4 @@ penstock_test(transformer_isa_test SOURCES transformer_isa_test.cpp transformer_
               LINKS penstock_kernels_cpu LABELS unit kernels)
 penstock_test(transformer_mutant_test
               SOURCES transformer_mutant_test.cpp transformer_scenarios.cpp ${transformer_checks}
-              LINKS penstock_kernels_cpu LABELS unit kernels)
+              LINKS penstock_kernels_cpu LABELS unit kernels WITHOUT address)
