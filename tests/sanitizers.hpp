@@ -2,6 +2,8 @@
 
 /// Which sanitizers this test is built with: some things they do not support or make useless.
 
+#include <cstdint>
+
 namespace penstock::testing {
 
 #if defined(__has_feature)
@@ -30,5 +32,12 @@ inline constexpr bool kThreadSanitizer = false;
 
 /// Memory is counted otherwise, and the sanitizer's own bookkeeping grows.
 inline constexpr bool kSanitized = kAddressSanitizer || kThreadSanitizer;
+
+/// Rounds of a test that repeats itself: the release does all of them; what a sanitizer can find,
+/// it finds in the `divisor`-th part.
+[[nodiscard]] constexpr std::uint64_t fewer_if_sanitized(std::uint64_t rounds,
+                                                         std::uint64_t divisor) {
+  return kSanitized ? rounds / divisor : rounds;
+}
 
 }  // namespace penstock::testing

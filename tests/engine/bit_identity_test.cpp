@@ -2,6 +2,7 @@
 // fp32 AdamW loop in memory, bit for bit.
 
 #include "engine/harness.hpp"
+#include "sanitizers.hpp"
 
 namespace penstock::testing {
 namespace {
@@ -96,7 +97,7 @@ std::vector<Setup> setups() {
       s.budget_percent = percent, s.commit_every = 3;
     });
   }
-  for (std::uint64_t i = 0; i < 60; ++i) {
+  for (std::uint64_t i = 0; i < fewer_if_sanitized(60, 3); ++i) {
     const auto draw = [&](std::uint64_t stream, std::uint64_t n) {
       return static_cast<std::uint32_t>(mix64(2024, stream, i) % n);
     };

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "engine/simulated.hpp"
+#include "sanitizers.hpp"
 
 namespace penstock::testing {
 namespace {
@@ -139,7 +140,7 @@ class Run {
 std::uint64_t wanted_images() {
   const char* text = std::getenv("PENSTOCK_POWER_LOSS_IMAGES");
   const std::uint64_t wanted = text != nullptr ? std::strtoull(text, nullptr, 10) : 0;
-  return wanted != 0 ? wanted : 10000;
+  return wanted != 0 ? wanted : fewer_if_sanitized(10000, 4);
 }
 
 /// The setup of one run: budgets, levels and delays vary from seed to seed.

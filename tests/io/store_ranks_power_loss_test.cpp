@@ -14,6 +14,7 @@
 #include "io/forwarding_storage.hpp"
 #include "io/store_fixture.hpp"
 #include "io/store_global.hpp"
+#include "sanitizers.hpp"
 
 namespace penstock::test {
 namespace {
@@ -217,7 +218,7 @@ class RankWorld {
 std::uint64_t wanted_rank_images() {
   const char* text = std::getenv("PENSTOCK_POWER_LOSS_IMAGES");
   const std::uint64_t wanted = text != nullptr ? std::strtoull(text, nullptr, 10) : 0;
-  return (wanted != 0 ? wanted : 20000) / 10 + 1;
+  return (wanted != 0 ? wanted : testing::fewer_if_sanitized(20000, 4)) / 10 + 1;
 }
 
 Verdict run_worlds(Broken broken, std::uint64_t images, bool stop_at_bad) {

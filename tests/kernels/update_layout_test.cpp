@@ -12,6 +12,7 @@
 #include "kernels/cpu/update.hpp"
 #include "kernels/float_modes.hpp"
 #include "kernels/kernel_test_support.hpp"
+#include "sanitizers.hpp"
 
 namespace penstock::test {
 namespace {
@@ -164,7 +165,7 @@ class UpdateLayoutTest : public IsaTest {};
 INSTANTIATE_TEST_SUITE_P(Isa, UpdateLayoutTest, all_isas(), isa_test_name);
 
 TEST_P(UpdateLayoutTest, GivesTheBitsOfTheScalarKernelsForAnyInput) {
-  constexpr std::size_t kCount = 1U << 20;
+  constexpr std::size_t kCount = testing::fewer_if_sanitized(1U << 20, 16);
   const std::vector<Form> forms = all_forms();
   // Every kernel once, with the copies in turn: all forms on a million elements take half a minute.
   constexpr std::size_t kOutCount = std::size(kOuts);
@@ -227,6 +228,7 @@ class GuardedArrays {
 // Ends lie at the guard page, so starts lie at every offset that their elements allow.
 TEST_P(UpdateLayoutTest, TakesEveryLengthAtAnyOffsetAndStaysWithinIt) {
   constexpr std::size_t kLongest = 4097;
+  constexpr std::size_t kShares = testing::kSanitized ? 48 : 12;
   std::size_t which = 0;
   for (const Form& form : all_forms()) {
     GuardedArrays guarded(form, kLongest);
@@ -234,9 +236,9 @@ TEST_P(UpdateLayoutTest, TakesEveryLengthAtAnyOffsetAndStaysWithinIt) {
     const Bytes old = random_arrays(form, kLongest);
     const Bytes want = run_on_copy(form, Isa::kScalar, kLongest, old);
     // Short lengths for every form; of the long ones every form takes its share.
-    const std::size_t share = which++ % 12;
+    const std::size_t share = which++ % kShares;
     for (std::size_t n = 0; n <= kLongest; ++n) {
-      if (n > 130 && n % 12 != share && n < 4090) continue;
+      if (n > 130 && n % kShares != share && n < 4090) continue;
       const Pointers at = guarded.place(old, n);
       run(form, GetParam(), arrays_at(form, n, at));
       ASSERT_EQ(guarded.first_wrong(at, want, n), want.size()) << form.name() << ", n " << n;
