@@ -112,6 +112,7 @@ class ForwardingQueue : public StorageQueue {
   }
   std::string backend() const override { return under_->backend(); }
   std::string backend_reason() const override { return under_->backend_reason(); }
+  std::string shortfall() const override { return under_->shortfall(); }
 
  protected:
   std::unique_ptr<StorageQueue> under_;

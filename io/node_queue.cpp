@@ -79,6 +79,12 @@ class NodeQueue final : public StorageQueue {
     return fmt::format("{}, {} I/O threads, one for each NUMA node with drives",
                        queues_.front()->backend_reason(), queues_.size());
   }
+  std::string shortfall() const override {  // the same limits hold for all of them
+    for (const auto& queue : queues_) {
+      if (std::string text = queue->shortfall(); !text.empty()) return text;
+    }
+    return {};
+  }
 
  private:
   [[nodiscard]] std::size_t node_of(FileId id) const {

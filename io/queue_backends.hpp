@@ -9,11 +9,13 @@
 
 namespace penstock {
 
-/// A pool of threads that call pread and pwrite. `reason` is what backend_reason() says.
+/// A pool of threads that call pread and pwrite. `reason` is what backend_reason() says, and, where
+/// they are not what was wanted, `shortfall` what that says.
 Result<std::unique_ptr<StorageQueue>> make_thread_queue(std::shared_ptr<PosixFileTable> files,
                                                         CompletionSink& sink,
                                                         const QueueOptions& options,
-                                                        std::string reason);
+                                                        std::string reason,
+                                                        std::string shortfall = {});
 
 /// One thread that owns one io_uring. kUnsupported, with cause and remedy, when the kernel refuses.
 Result<std::unique_ptr<StorageQueue>> make_uring_queue(std::shared_ptr<PosixFileTable> files,

@@ -33,10 +33,11 @@ void RingMemory::lend(io_uring& ring, std::span<const std::span<std::byte>> span
       parts.push_back({span.data() + at, std::min<std::uint64_t>(chunk, span.size() - at)});
     }
   }
-  int error = 0;
+  int error = 0, refused = 0;
   std::size_t count = parts.size();
   while (count > 0) {
     error = -io_uring_register_buffers(&ring, parts.data(), static_cast<unsigned>(count));
+    if (error != 0) refused = error;
     if (error != ENOMEM) break;
     count /= 2;  // what the limit of locked memory lets in
   }
@@ -49,9 +50,15 @@ void RingMemory::lend(io_uring& ring, std::span<const std::span<std::byte>> span
   std::sort(chunks_.begin(), chunks_.end(),
             [](const Chunk& a, const Chunk& b) { return a.begin < b.begin; });
   words_ = fmt::format("{} of {} of memory registered", format_bytes(lent), format_bytes(all));
-  if (lent < all && error != 0) {
-    words_ += fmt::format(" ({}; \"ulimit -l\" limits it)", std::generic_category().message(error));
-  }
+  if (lent == all || refused == 0) return;
+  const std::string why = std::generic_category().message(refused);
+  words_ += fmt::format(" ({}; \"ulimit -l\" limits it)", why);
+  // The figures are those of measure/check_uring.cpp.
+  shortfall_ = fmt::format(
+      "io_uring registers {} of the {} of memory ({}), so that transfers take up to twice the CPU "
+      "time, though as long; raise the limit of locked memory: \"ulimit -l unlimited\", or "
+      "LimitMEMLOCK=infinity of a service",
+      format_bytes(lent), format_bytes(all), why);
 }
 
 int RingMemory::find(const std::byte* memory, std::uint64_t bytes) const noexcept {

@@ -31,6 +31,8 @@ class RingMemory {
 
   /// "512 MiB of memory registered", or why not all is.
   [[nodiscard]] const std::string& words() const noexcept { return words_; }
+  /// As of StorageQueue.
+  [[nodiscard]] const std::string& shortfall() const noexcept { return shortfall_; }
 
  private:
   struct Chunk {
@@ -39,7 +41,7 @@ class RingMemory {
     int place;
   };
   std::vector<Chunk> chunks_;  // by address
-  std::string words_ = "no registered memory";
+  std::string words_ = "no registered memory", shortfall_;
 };
 
 }  // namespace penstock

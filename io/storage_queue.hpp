@@ -107,6 +107,9 @@ class StorageQueue {
   /// "io_uring", "threads", "simulated"; and why that one was chosen, in one sentence.
   [[nodiscard]] virtual std::string backend() const = 0;
   [[nodiscard]] virtual std::string backend_reason() const = 0;
+  /// What it has to do without though nobody asked for that, what that costs and what helps, in one
+  /// sentence; empty: nothing.
+  [[nodiscard]] virtual std::string shortfall() const { return {}; }
 };
 
 }  // namespace penstock

@@ -59,8 +59,8 @@ class ThreadQueueState final : public QueueState {
 
 class ThreadQueue final : public StorageQueue {
  public:
-  ThreadQueue(std::shared_ptr<ThreadQueueState> state, std::string reason)
-      : state_(std::move(state)), reason_(std::move(reason)) {}
+  ThreadQueue(std::shared_ptr<ThreadQueueState> state, std::string reason, std::string shortfall)
+      : state_(std::move(state)), reason_(std::move(reason)), shortfall_(std::move(shortfall)) {}
   ThreadQueue(const ThreadQueue&) = delete;
   ThreadQueue& operator=(const ThreadQueue&) = delete;
 
@@ -100,10 +100,11 @@ class ThreadQueue final : public StorageQueue {
   }
   std::string backend() const override { return "threads"; }
   std::string backend_reason() const override { return reason_; }
+  std::string shortfall() const override { return shortfall_; }
 
  private:
   std::shared_ptr<ThreadQueueState> state_;  // shared with the threads, see QueueState
-  std::string reason_;
+  std::string reason_, shortfall_;
   std::vector<std::thread> threads_;
 };
 
@@ -112,9 +113,10 @@ class ThreadQueue final : public StorageQueue {
 Result<std::unique_ptr<StorageQueue>> make_thread_queue(std::shared_ptr<PosixFileTable> files,
                                                         CompletionSink& sink,
                                                         const QueueOptions& options,
-                                                        std::string reason) {
+                                                        std::string reason, std::string shortfall) {
   auto state = std::make_shared<ThreadQueueState>(std::move(files), sink, options);
-  auto queue = std::make_unique<ThreadQueue>(std::move(state), std::move(reason));
+  auto queue =
+      std::make_unique<ThreadQueue>(std::move(state), std::move(reason), std::move(shortfall));
   const std::uint64_t threads = std::uint64_t{options.threads} * std::max(options.drives, 1U);
   PENSTOCK_CHECK_OK(
       queue->start(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(threads, 1, kThreadsMax))));

@@ -308,6 +308,7 @@ class UringQueue final : public StorageQueue {
   std::string backend_reason() const override {
     return "the kernel offers " + state_->ring_description();
   }
+  std::string shortfall() const override { return state_->shortfall(); }
 
  private:
   std::shared_ptr<UringQueueState> state_;  // shared with the thread, see QueueState

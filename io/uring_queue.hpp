@@ -36,6 +36,7 @@ class UringQueueState final : public QueueState {
   Status wait_started();
   /// "io_uring with single issuer and deferred task work".
   [[nodiscard]] std::string ring_description() const { return description_; }
+  [[nodiscard]] std::string shortfall() const { return memory_.shortfall(); }
 
   /// Tests only: makes the ring complete something nobody submitted.
   void inject_completion(std::uint64_t user_data);

@@ -256,6 +256,9 @@ Status EngineImpl::start() {
   PENSTOCK_LOG(parts_.logger, LogLevel::kInfo, "plan: {}", describe(plan_));
   PENSTOCK_LOG(parts_.logger, LogLevel::kInfo, "storage queue: {} ({})", queue_->backend(),
                queue_->backend_reason());
+  if (const std::string shortfall = queue_->shortfall(); !shortfall.empty()) {
+    PENSTOCK_LOG(parts_.logger, LogLevel::kWarning, "storage queue: {}", shortfall);
+  }
   return ok();
 }
 

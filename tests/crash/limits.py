@@ -27,6 +27,13 @@ def same_end(training, want, what):
     print(f"{what}: the same hash, queue {training.start['queue']}", flush=True)
 
 
+def warned_once(training, words, what):
+    """What is missing costs something: said in one line, with what helps."""
+    notes = [event["text"] for event in training.events() if event.get("event") == "note" and
+             event["text"].startswith("storage queue: ")]
+    check(len(notes) == 1 and words in notes[0], f"{what}: it said {notes}")
+
+
 def refused(training, preexec, what, words, codes=(1, 3)):
     """The life ends with an error of one sentence that has one of the words."""
     training.begin(preexec)
@@ -43,6 +50,7 @@ def without_uring(make, want, wrapper):
         training = make(f"no-uring-{error}", "auto", [wrapper, error])
         same_end(training, want, f"io_uring refused with {error}")
         check(training.start["queue"].startswith("threads"), f"queue {training.start['queue']}")
+        warned_once(training, "CPU time", f"io_uring refused with {error}")
         # Asked for by name it is refused, not replaced.
         refused(make(f"asked-{error}", "uring", [wrapper, error]), None,
                 f"--queue uring refused with {error}", ["io_uring"])
@@ -69,6 +77,7 @@ def little_locked_memory(program, data, directory, want):
     code = training.finish()
     check(code == 0, f"64 KiB of locked memory: exit {code}: {training.errors}")
     check(training.hash() == want, "64 KiB of locked memory: another hash")
+    warned_once(training, "ulimit -l", "64 KiB of locked memory")
     print(f"64 KiB of locked memory, as nobody: the same hash, queue {training.start['queue']}",
           flush=True)
 
