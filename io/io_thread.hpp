@@ -14,7 +14,8 @@ namespace penstock {
 /// The system's I/O priority for each IoClass; 0: none of its own.
 using IoPriorities = std::array<int, kIoClassCount>;
 
-/// Names the calling thread and binds it to the CPUs of its node.
+/// Names the calling thread, binds it to the CPUs of its node and asks for short turns, so that it
+/// starts soon where others compute.
 void settle_io_thread(const IoNode& node) noexcept;
 
 /// Where the caller may (CAP_SYS_NICE), demands are of the real-time class; elsewhere what is not a

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <set>
 #include <thread>
@@ -46,6 +47,7 @@ TEST_P(QueueOptionsTest, MemoryMayBeLentInWholeInPartOrNotAtAll) {
     EXPECT_NE(queue_->backend_reason().find("4 MiB of 4 MiB of memory registered"),
               std::string::npos)
         << queue_->backend_reason();
+    EXPECT_EQ(queue_->shortfall(), "");
   }
   for (const std::uint64_t from : {0U, 100U, 500U, 600U, 1000U, 1024U, 1530U, 1600U}) {
     round_trip(memory, from, 37);
@@ -63,6 +65,7 @@ TEST_P(QueueOptionsTest, MemoryNeedNotBeRegistered) {
   if (GetParam() == World::kUring) {
     EXPECT_NE(queue_->backend_reason().find("no registered memory"), std::string::npos)
         << queue_->backend_reason();
+    EXPECT_EQ(queue_->shortfall(), "") << "it is as was asked";
   }
 }
 
@@ -75,6 +78,7 @@ TEST_P(QueueOptionsTest, MemoryThatCannotBeLentIsTransferredAllTheSame) {
   if (GetParam() == World::kUring) {
     EXPECT_NE(queue_->backend_reason().find("0 B of 256 KiB"), std::string::npos)
         << queue_->backend_reason();
+    EXPECT_NE(queue_->shortfall().find("ulimit -l"), std::string::npos) << queue_->shortfall();
   }
 }
 
@@ -165,6 +169,29 @@ TEST_P(QueueOptionsTest, PrioritiesChangeNoResult) {
 
 INSTANTIATE_TEST_SUITE_P(Io, QueueOptionsTest, ::testing::Values(World::kThreads, World::kUring),
                          [](const auto& info) { return std::string(name_of(info.param)); });
+
+/// How long the calling thread's turn is; 0: this kernel (before 6.12) does not say.
+std::uint64_t turn_ns() {
+  std::array<std::uint64_t, 6> attributes{};  // struct sched_attr: the runtime is its fourth word
+  if (::syscall(SYS_sched_getattr, 0, attributes.data(), sizeof attributes, 0) != 0) return 0;
+  return attributes[3];
+}
+
+TEST(IoThreadTest, TakesShorterTurnsThanThoseWhoCompute) {
+  if (turn_ns() == 0) GTEST_SKIP() << "this kernel knows no turns; needs Linux 6.12 or newer";
+  std::uint64_t before = 0, after = 0;
+  int nice = -1;
+  std::thread([&] {
+    (void)::setpriority(PRIO_PROCESS, 0, 5);
+    before = turn_ns();
+    settle_io_thread({});
+    after = turn_ns();
+    nice = ::getpriority(PRIO_PROCESS, 0);
+  }).join();
+  EXPECT_LT(after, before);
+  EXPECT_EQ(nice, 5) << "its share of a CPU stays";
+  EXPECT_EQ(turn_ns(), before) << "others keep theirs";
+}
 
 TEST(IoThreadTest, PrioritiesAreWhatTheKernelGrants) {
   std::thread([] {
