@@ -181,6 +181,29 @@ Result<std::string> move_away(const std::string& file) {
   return unwritable(file, EEXIST);
 }
 
+/// Where a link leads: those who keep their settings elsewhere and link to them keep the link.
+std::string target_of(const std::string& file) {
+  constexpr int kMostLinks = 40;  // as the system follows
+  std::error_code error;
+  fs::path target = file;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(target, error); ++i) {
+    target = target.parent_path() / fs::read_symlink(target, error);
+  }
+  return target.string();
+}
+
+/// Writes a page to a file that nobody sees; an errno, or 0. Rights do not tell of a full drive.
+int try_write(const fs::path& directory) {
+  Descriptor trial(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  const bool is_offered = trial.number() >= 0 || (errno != EOPNOTSUPP && errno != EISDIR);
+  if (!is_offered) {  // a filesystem without such files
+    return ::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+  }
+  if (trial.number() < 0) return errno;
+  const Status written = write_all(trial.number(), std::string(4096, ' '));
+  return written ? 0 : written.error().sys_errno;
+}
+
 Status no_place(const ProfilePlace& place) {
   if (place.is_refused) {
     return make_error(Errc::kArgument,
@@ -236,20 +259,20 @@ Result<std::vector<DriveProfile>> read_profiles(const ProfilePlace& place) {
 Status check_profile_place(const ProfilePlace& place) {
   if (place.file.empty()) return no_place(place);
   std::error_code error;
-  fs::path directory = fs::absolute(place.file, error).parent_path();
+  fs::path directory = fs::absolute(target_of(place.file), error).parent_path();
   while (!fs::exists(directory, error) && directory.has_relative_path()) {
     directory = directory.parent_path();
   }
   if (!fs::is_directory(directory, error)) return unwritable(place.file, ENOTDIR);
-  if (::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
-    return unwritable(place.file, errno);
-  }
+  if (const int failed = try_write(directory); failed != 0) return unwritable(place.file, failed);
   return check_is_profile(place.file);
 }
 
-Result<std::string> write_profiles(const ProfilePlace& place,
+Result<std::string> write_profiles(const ProfilePlace& wished,
                                    const std::vector<DriveProfile>& profiles) {
-  if (place.file.empty()) return no_place(place).error();
+  if (wished.file.empty()) return no_place(wished).error();
+  ProfilePlace place = wished;
+  place.file = target_of(wished.file);
   std::error_code error;
   const fs::path directory = fs::path(place.file).parent_path();
   // ~/.config is made as the XDG text asks, for its owner alone.

@@ -33,11 +33,12 @@ struct ProfilePlace {
 /// None where the file is not there, unless it was wished for.
 [[nodiscard]] Result<std::vector<DriveProfile>> read_profiles(const ProfilePlace& place);
 
-/// Whether write_profile() can be expected to work, as far as can be told without writing.
+/// Whether write_profiles() can be expected to work; a page is written beside, and gone again.
 [[nodiscard]] Status check_profile_place(const ProfilePlace& place);
 
 /// Puts `profiles` into the file, each in place of the one of its device and filesystem; others
-/// stay. A file that cannot be read as one is moved to "<file>.old" first, whose name is returned.
+/// stay. Of a symbolic link what it leads to is replaced. A file that cannot be read as one is
+/// moved to "<file>.old" first, whose name is returned.
 [[nodiscard]] Result<std::string> write_profiles(const ProfilePlace& place,
                                                  const std::vector<DriveProfile>& profiles);
 

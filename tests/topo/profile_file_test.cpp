@@ -179,6 +179,23 @@ TEST_F(ProfileFile, WhatIsReplacedOverwritesNothing) {
   EXPECT_EQ(content(place_.file + ".old.2"), damaged);
 }
 
+TEST_F(ProfileFile, ALinkStaysAndWhatItLeadsToIsReplaced) {
+  const fs::path kept = fs::path(directory_.path()) / "dotfiles" / "penstock.toml";
+  fs::create_directories(kept.parent_path());
+  fs::create_directories(fs::path(place_.file).parent_path());
+  fs::create_symlink("../../dotfiles/penstock.toml", place_.file);
+  for (int round = 0; round < 2; ++round) {  // of a file that is not there yet, and of one that is
+    ASSERT_TRUE(check_profile_place(place_));
+    const auto written = write_profiles(place_, {sample_profile()});
+    ASSERT_TRUE(written) << written.error().message;
+    EXPECT_TRUE(fs::is_symlink(place_.file));
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(kept)));
+    ASSERT_TRUE(read_profiles(place_));
+    EXPECT_EQ(read_profiles(place_).value().size(), 1U);
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(kept.parent_path()), {}), 1);
+}
+
 TEST_F(ProfileFile, WhatIsNoProfileIsLeftAlone) {
   for (const std::string& content : {std::string("dear diary"), std::string(1 << 20, '#')}) {
     put(content);
@@ -250,9 +267,11 @@ TEST_F(ProfileFile, AFailedWriteLeavesTheOldOne) {
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
   const rlimit small{64, limit.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto checked = check_profile_place(place_);
   const auto written = write_profiles(place_, {sample_profile("b")});
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   std::signal(SIGXFSZ, old_handler);
+  EXPECT_FALSE(checked) << "rights do not tell of it, a trial does";
   ASSERT_FALSE(written);
   EXPECT_NE(written.error().message.find(place_.file), std::string::npos);
   EXPECT_EQ(text(), before);
