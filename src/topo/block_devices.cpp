@@ -1,5 +1,6 @@
 #include "topo/block_devices.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -58,9 +59,16 @@ std::set<std::string> with_companions(const std::string& name, const SystemFiles
   return {name};
 }
 
+/// As mountinfo numbers it; 0: the kernel does not say (before Linux 5.8).
+std::uint64_t mount_id_of(const std::string& path) {
+  struct statx facts {};
+  if (::statx(AT_FDCWD, path.c_str(), 0, STATX_MNT_ID, &facts) != 0) return 0;
+  return (facts.stx_mask & STATX_MNT_ID) != 0 ? facts.stx_mnt_id : 0;
+}
+
 }  // namespace
 
-Result<DeviceNumber> device_of(const std::string& path) {
+Result<DeviceNumber> device_of(const std::string& path, const SystemFiles& files) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     const int error = errno;
@@ -69,8 +77,12 @@ Result<DeviceNumber> device_of(const std::string& path) {
                                   std::generic_category().message(error)),
                       error);
   }
-  return DeviceNumber{static_cast<std::uint32_t>(major(info.st_dev)),
-                      static_cast<std::uint32_t>(minor(info.st_dev))};
+  const DeviceNumber device{static_cast<std::uint32_t>(major(info.st_dev)),
+                            static_cast<std::uint32_t>(minor(info.st_dev))};
+  if (device.major != 0) return device;
+  const std::uint64_t id = mount_id_of(path);
+  const auto mount = id != 0 ? find_mount(id, device, files) : std::nullopt;
+  return mount ? mount->device : device;
 }
 
 Result<std::vector<std::string>> drives_under(DeviceNumber device, const std::string& what,

@@ -28,8 +28,10 @@ struct DeviceNumber {
   std::uint32_t major = 0, minor = 0;
 };
 
-/// The device that a file or directory is on.
-[[nodiscard]] Result<DeviceNumber> device_of(const std::string& path);
+/// The device that a file or directory is on. Subvolumes of btrfs have numbers of their own that
+/// nothing else knows: of those it is the number of the whole filesystem.
+[[nodiscard]] Result<DeviceNumber> device_of(const std::string& path,
+                                             const SystemFiles& files = {});
 
 /// The drives under a device, each once, by name. `what` names the directory in messages.
 [[nodiscard]] Result<std::vector<std::string>> drives_under(DeviceNumber device,

@@ -66,7 +66,7 @@ DriveIdentity identify_drives_of(DeviceNumber device, const std::string& path,
 }
 
 DriveIdentity identify_drives(const std::string& path, const SystemFiles& files) {
-  const auto device = device_of(path);
+  const auto device = device_of(path, files);
   return identify_drives_of(device ? device.value() : DeviceNumber{}, path, files);
 }
 

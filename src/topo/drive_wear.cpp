@@ -17,7 +17,7 @@ std::vector<std::vector<std::string>> find_drives(const std::vector<std::string>
                                                   std::vector<std::string>& notes) {
   std::vector<std::vector<std::string>> found;
   for (const std::string& directory : directories) {
-    auto device = device_of(directory);
+    auto device = device_of(directory, files);
     auto drives = device ? drives_under(device.value(), directory, files)
                          : Result<std::vector<std::string>>(std::move(device).error());
     if (!drives) notes.push_back(drives.error().message);

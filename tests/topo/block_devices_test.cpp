@@ -2,7 +2,10 @@
 
 #include "topo/block_devices.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "topo/fake_system.hpp"
 
@@ -76,6 +79,23 @@ TEST_F(BlockDevicesTest, FindsTheDriveOfAFileSystemByItsMount) {
   system_.link("sys/fs/btrfs/1234/devices/nvme1n1", "sys/devices/pci1/nvme1n1");
   system_.write("sys/fs/btrfs/features/raid56", "0\n");
   EXPECT_EQ(drives({0, 30}), Drives({"nvme0n1", "nvme1n1"}));
+}
+
+// /proc has an anonymous number, as a subvolume has.
+TEST_F(BlockDevicesTest, ASubvolumeIsOnTheDriveOfItsFilesystem) {
+  struct statx facts {};
+  ASSERT_EQ(::statx(AT_FDCWD, "/proc", 0, STATX_MNT_ID, &facts), 0);
+  if ((facts.stx_mask & STATX_MNT_ID) == 0) GTEST_SKIP() << "needs Linux 5.8 or newer";
+  system_.write("proc/self/mountinfo",
+                fmt::format("{} 1 0:99 /data /mnt rw - btrfs /dev/vdb rw\n", facts.stx_mnt_id));
+  system_.add_device("254:16", "virtual/vdb");
+  const auto device = device_of("/proc", system_.files());
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device.value().major, 0U);
+  EXPECT_EQ(device.value().minor, 99U);
+  const auto drives = drives_under(device.value(), "/proc", system_.files());
+  ASSERT_TRUE(drives) << drives.error().message;
+  EXPECT_EQ(drives.value(), std::vector<std::string>{"vdb"});
 }
 
 TEST_F(BlockDevicesTest, SaysWhereThereIsNoDrive) {
