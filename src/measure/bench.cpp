@@ -14,6 +14,7 @@
 #include "base/units.hpp"
 #include "measure/fio.hpp"
 #include "measure/mem_cases.hpp"
+#include "topo/drive_locality.hpp"
 #include "topo/topology.hpp"
 
 namespace penstock {
@@ -111,7 +112,10 @@ class Bench {
       PENSTOCK_TAKE(found, find_fio());
       fio = found;
     }
-    storage_ = make_posix_storage();
+    // As in a training: directories on one drive share its queue.
+    storage_ = make_posix_storage([](std::uint32_t major, std::uint32_t minor) {
+      return drive_number({major, minor});
+    });
     PENSTOCK_TAKE(context,
                   IoContext::open(*storage_, io, io_case_memory_bytes(io),
                                   time_ns(options_.seconds * kFillShare), observer_, stop_));
