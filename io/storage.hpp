@@ -43,7 +43,7 @@ struct IoNode {
 struct QueueOptions {
   QueueBackend backend = QueueBackend::kAuto;  ///< auto: io_uring, or threads with the reason
   std::uint32_t piece_bytes = 1U << 20;        ///< requests are cut into pieces of this size
-  std::uint32_t read_credit_bytes = 4U << 20;  ///< in flight to each drive
+  std::uint32_t read_credit_bytes = 2U << 20;  ///< in flight to each drive
   std::uint32_t write_credit_bytes = 2U << 20;
   /// Planned share of reads in the bytes of a step: while both wait for a drive, reads and writes
   /// go in this proportion. 0: they take turns.

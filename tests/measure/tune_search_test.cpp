@@ -181,7 +181,7 @@ TEST(TuneSearch, AFailureIsReturned) {
 
 TEST(TuneSearch, ValuesHaveNames) {
   EXPECT_EQ(value_of(TuneKnob::kPiece, {}), "1 MiB");
-  EXPECT_EQ(value_of(TuneKnob::kReadCredit, {}), "4 MiB");
+  EXPECT_EQ(value_of(TuneKnob::kReadCredit, {}), "2 MiB");
   EXPECT_EQ(value_of(TuneKnob::kWriteCredit, {}), "2 MiB");
   EXPECT_EQ(value_of(TuneKnob::kQueue, {}), "io_uring");
   EXPECT_EQ(value_of(TuneKnob::kMemory, {.plain_memory = true}), "not registered");
