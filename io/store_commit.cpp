@@ -204,6 +204,9 @@ void StoreImpl::give_superseded() {
 }
 
 Status StoreImpl::reserve_manifests() {
+  for (const ManifestName& name : names_) {
+    PENSTOCK_CHECK_OK(check_numbers_left(manifest_path(parts_.directories, name), name.sequence));
+  }
   PENSTOCK_CHECK_OK(forget_foreign());
   // A longer blob takes its space with the first commits, and then has it.
   constexpr std::uint64_t kUsualBlobBytes = std::uint64_t{64} << 10;

@@ -84,6 +84,9 @@ inline constexpr std::uint64_t kHeaderCopies = 2;
 inline constexpr std::uint32_t kFormatMajor = 2;  // 1 was never released
 inline constexpr std::uint32_t kFormatMinor = 0;
 inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{4} << 30;
+/// No store gets so far, with a commit each millisecond not in 285,000 years; and whatever reads
+/// JSON keeps such numbers exact. A file with a larger number in its name is not Penstock's.
+inline constexpr std::uint64_t kLastSequence = std::uint64_t{1} << 53;
 
 struct DataHeader {
   std::uint32_t major = kFormatMajor;

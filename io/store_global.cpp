@@ -50,7 +50,7 @@ std::optional<std::uint64_t> parse_global_name(const std::string& name) {
   if (!name.starts_with(kGlobalPrefix)) return std::nullopt;
   const char* digits = name.data() + kGlobalPrefix.size();
   const auto [end, error] = std::from_chars(digits, name.data() + name.size(), sequence);
-  if (error != std::errc()) return std::nullopt;
+  if (error != std::errc() || sequence > kLastSequence) return std::nullopt;
   const bool ours = name == global_name(sequence, 'a') || name == global_name(sequence, 'b');
   return ours ? std::optional(sequence) : std::nullopt;
 }

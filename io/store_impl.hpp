@@ -80,6 +80,11 @@ Result<std::vector<ManifestName>> list_manifests(Storage& storage,
 /// first.
 Status check_pin_name(const std::string& name);
 
+/// kState where there is a file with so large a number that a run might come to the last one, and
+/// then begin at 0 again, below what counts. Files whose numbers are beyond kLastSequence are not
+/// looked at.
+Status check_numbers_left(const std::string& path, std::uint64_t number);
+
 /// kState: what there is in its place.
 [[nodiscard]] Error no_checkpoint(const std::string& name, const StoreDirectories& directories,
                                   const std::vector<std::string>& names);

@@ -230,6 +230,10 @@ Result<Counts> read_fixed(Reader& reader, std::uint64_t size, Manifest& manifest
   if (bytes != size) {
     return corrupt(where, fmt::format("says it has {} bytes, it has {}", bytes, size));
   }
+  if (manifest.sequence > kLastSequence) {
+    return corrupt(where, fmt::format("says it is commit {}, there are none beyond {}",
+                                      manifest.sequence, kLastSequence));
+  }
   if (counts.files == 0 || counts.files > kMaxDataFiles || counts.sections == 0 ||
       counts.sections > kMaxSections || counts.blocks > kMaxBlocks || counts.spills > kMaxSpills ||
       counts.description_bytes > kMaxDescriptionBytes || counts.blob_bytes > kMaxBlobBytes) {

@@ -66,6 +66,17 @@ Status check_pin_name(const std::string& name) {
           name.substr(0, kMaxPinName), kMaxPinName));
 }
 
+Status check_numbers_left(const std::string& path, std::uint64_t number) {
+  constexpr std::uint64_t kNumbersOfARun = std::uint64_t{1} << 32;  // more than years would use
+  if (number <= kLastSequence - kNumbersOfARun) return ok();
+  return make_error(
+      Errc::kState,
+      fmt::format("the number in the name of {} leaves too few for further files; move it away "
+                  "unless Penstock made it, else copy the store (penstock checkpoint copy), for a "
+                  "copy begins at 0",
+                  path));
+}
+
 Error no_checkpoint(const std::string& name, const StoreDirectories& directories,
                     const std::vector<std::string>& names) {
   return make_error(
@@ -94,7 +105,7 @@ std::optional<ManifestName> parse_manifest_name(std::string_view name) {
     rest.remove_prefix(kPrefix.size());
     const auto [end, error] =
         std::from_chars(rest.data(), rest.data() + rest.size(), parsed.sequence);
-    if (error != std::errc()) return std::nullopt;
+    if (error != std::errc() || parsed.sequence > kLastSequence) return std::nullopt;
   } else {
     return std::nullopt;
   }

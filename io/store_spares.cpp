@@ -23,8 +23,8 @@ std::optional<std::uint64_t> number_of(std::string_view kind, std::string_view n
   std::uint64_t number = 0;
   const char* begin = name.data() + kind.size();
   const auto [end, error] = std::from_chars(begin, name.data() + name.size(), number);
-  if (error != std::errc() || name != spare_name(kind, number, name.back())) return std::nullopt;
-  return number;
+  if (error != std::errc() || number > kLastSequence) return std::nullopt;
+  return name == spare_name(kind, number, name.back()) ? std::optional(number) : std::nullopt;
 }
 
 constexpr std::size_t kRoomNameBytes = 240;
@@ -58,9 +58,11 @@ Status SpareFiles::find(std::size_t most_per_copy) {
     for (const std::string& name : names) {
       const auto parsed = parse_spare_name(name, kind_);
       if (!parsed) continue;
-      next_ = std::max(next_, *number_of(kind_, name) + 1);
-      if (*parsed != copy) continue;
+      const std::uint64_t number = *number_of(kind_, name);
       std::string path = directory + "/" + name;
+      PENSTOCK_CHECK_OK(check_numbers_left(path, number));
+      next_ = std::max(next_, number + 1);
+      if (*parsed != copy) continue;
       auto ours = is_ours(storage_, path);
       if (!ours && ours.error().sys_errno == EIO) return std::move(ours).error();
       // Links, pipes and the like are not ours either.

@@ -29,7 +29,8 @@ enum class FileKind : std::uint8_t { kForeign, kCommit, kSpare, kTemporary, kDat
 bool is_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && fmt::format("{}", value) == text;  // the one spelling
+  return error == std::errc() && value <= kLastSequence &&
+         fmt::format("{}", value) == text;  // the one spelling
 }
 
 bool is_word(std::string_view text) {

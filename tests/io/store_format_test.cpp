@@ -284,6 +284,18 @@ TEST(StoreFormatTest, RefusesABlobBeyondTheLimit) {
   EXPECT_EQ(encode_manifest(manifest).error().code, Errc::kArgument);
 }
 
+TEST(StoreFormatTest, RefusesACommitBeyondTheLast) {
+  Manifest manifest = sample_manifest();
+  manifest.sequence = kLastSequence;
+  EXPECT_TRUE(decode_manifest(encode_manifest(manifest).value(), "x"));
+  manifest.sequence = kLastSequence + 1;
+  const auto decoded = decode_manifest(encode_manifest(manifest).value(), "x");
+  ASSERT_FALSE(decoded);
+  EXPECT_EQ(decoded.error().code, Errc::kCorrupt);
+  EXPECT_EQ(decoded.error().message,
+            "x says it is commit 9007199254740993, there are none beyond 9007199254740992");
+}
+
 TEST(StoreFormatTest, RefusesARankThatIsNotOfItsRanks) {
   for (const auto& [rank, count] : {std::pair{3U, 3U}, {0U, 0U}, {0U, ~0U}}) {
     Bytes bytes = sample_manifest_bytes();

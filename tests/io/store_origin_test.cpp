@@ -116,9 +116,53 @@ TEST_F(StoreOriginTest, WhatAKilledProcessLeftStopsNothing) {
   EXPECT_EQ(use(small_geometry()), "");
 }
 
+// A store that took the number from such a name would come to the last one and then begin at 0
+// again, so that an old commit counted as the newest.
+TEST_F(StoreOriginTest, AHugeNumberMakesNoFileOurs) {
+  for (const std::string name :
+       {"manifest.18446744073709551612.a", "manifest.9007199254740993.b",
+        "manifest.18446744073709551615.a.tmp", "global.18446744073709551615.a",
+        "spare.18446744073709551614.a", "global.spare.18446744073709551615.b"}) {
+    storage_ = make_sim_storage(timeline_);
+    make_committed(1);
+    for (const std::vector<std::byte>& theirs : {mine_, {}, raw("manifest.1.a")}) {
+      put(name, theirs);
+      const std::uint64_t before = open(false)->committed().step;
+      EXPECT_EQ(use(small_geometry()), "") << name;
+      EXPECT_EQ(raw(name), theirs) << name;
+      auto store = open();
+      EXPECT_EQ(store->open_note(), "") << name;
+      expect_state(*store, before + 9);
+    }
+  }
+}
+
+TEST_F(StoreOriginTest, ANumberThatLeavesNoneForFurtherFilesIsRefused) {
+  for (const std::string name : {"manifest.9007199254740992.a", "manifest.9007199254740000.b",
+                                 "spare.9007199254740992.b", "manifest.9007199254740992.a.tmp"}) {
+    storage_ = make_sim_storage(timeline_);
+    make_committed(1);
+    put(name, {});
+    expect_state(*open(false), 1);
+    const Error error = open_error();
+    EXPECT_EQ(error.code, Errc::kState);
+    EXPECT_NE(error.message.find(name), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find("move it away"), std::string::npos) << error.message;
+    EXPECT_TRUE(exists(name));
+    ASSERT_TRUE(storage_->remove(kDirectory + "/" + name));
+    EXPECT_EQ(use(small_geometry()), "") << name;
+    expect_state(*open(), 10);
+  }
+}
+
 TEST_F(StoreOriginTest, TheGlobalRecordIsNotWrittenOverAnothersFile) {
   ASSERT_TRUE(storage_->make_directory(kDirectory));
-  const auto mine = {"global.3.a", "global.7.a", "global.spare.0.a", "global.spare.1.b"};
+  const auto mine = {"global.3.a",
+                     "global.7.a",
+                     "global.spare.0.a",
+                     "global.spare.1.b",
+                     "global.18446744073709551615.a",
+                     "global.spare.18446744073709551615.a"};
   for (const char* name : mine) put(name, mine_);
   GlobalRecords records(*storage_, kDirectory);
   ASSERT_TRUE(records.reserve());

@@ -166,9 +166,10 @@ TEST_F(StoreSparesTest, ASmallDirectoryIsKeptLarge) {
 
 TEST(SpareNamesTest, OnlyTheOneSpellingIsOurs) {
   EXPECT_EQ(parse_spare_name("spare.0.a"), 'a');
-  EXPECT_EQ(parse_spare_name("spare.18446744073709551615.b"), 'b');
-  for (const char* name : {"spare.a", "spare.01.a", "spare.-1.a", "spare.1.c", "spare.1.a.tmp",
-                           "spare.18446744073709551616.a", "spares.1.a", "spare.1"}) {
+  EXPECT_EQ(parse_spare_name("spare.9007199254740992.b"), 'b');
+  for (const char* name :
+       {"spare.a", "spare.01.a", "spare.-1.a", "spare.1.c", "spare.1.a.tmp",
+        "spare.9007199254740993.a", "spare.18446744073709551616.a", "spares.1.a", "spare.1"}) {
     EXPECT_FALSE(parse_spare_name(name)) << name;
   }
 }

@@ -356,9 +356,9 @@ TEST_F(StoreTest, UuidsDifferUnlessSeeded) {
 }
 
 TEST(ManifestNameTest, AcceptsExactlyWhatItMakes) {
-  const auto parsed = parse_manifest_name("manifest.18446744073709551615.b.tmp");
+  const auto parsed = parse_manifest_name("manifest.9007199254740992.b.tmp");
   ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->sequence, ~std::uint64_t{0});
+  EXPECT_EQ(parsed->sequence, kLastSequence);
   EXPECT_EQ(parsed->copy, 'b');
   EXPECT_TRUE(parsed->temporary);
   for (const char* name : {"manifest.0.a", "pin.best.a", "pin.step-12.b", "pin.v1.0.a.tmp",
@@ -390,6 +390,8 @@ TEST(ManifestNameTest, AcceptsExactlyWhatItMakes) {
                                 "pin.x.c",
                                 "pin.x.a.tmp.tmp",
                                 "pin./.a",
+                                "manifest.9007199254740993.a",
+                                "manifest.18446744073709551615.a",
                                 "manifest.18446744073709551616.a"};
   for (const char* name : others) {
     EXPECT_FALSE(parse_manifest_name(name)) << name;
