@@ -10,6 +10,7 @@
 
 #include "io/page_buffer.hpp"
 #include "io/store_impl.hpp"
+#include "io/store_origin.hpp"
 #include "io/store_owner.hpp"
 
 namespace penstock {
@@ -210,15 +211,16 @@ Result<FoundHeader> read_header(Storage& storage, FileId file, const StoreDirect
 
 /// Copies of a manifest are renamed together, so a crash leaves the directories at most one commit
 /// apart. More means that one of them is an older copy, whose data would be taken for damage.
-Status check_ages(const OpenedFiles& opened) {
+Status check_ages(Storage& storage, const OpenedFiles& opened) {
   if (opened.directories.size() == 1) return ok();
   const auto newest = [&](char copy) {
-    std::uint64_t sequence = 0;
-    for (const ManifestName& name : opened.names) {
-      const bool counts = name.copy == copy && name.pin.empty() && !name.temporary;
-      if (counts) sequence = std::max(sequence, name.sequence + 1);
+    for (auto name = opened.names.rbegin(); name != opened.names.rend(); ++name) {
+      if (name->copy != copy || !name->pin.empty() || name->temporary) continue;
+      // Another's file of such a name says nothing of the directory's age.
+      const auto ours = is_ours(storage, manifest_path(opened.directories, *name));
+      if (!ours || ours.value()) return name->sequence + 1;
     }
-    return sequence;
+    return std::uint64_t{0};
   };
   const std::uint64_t a = newest('a'), b = newest('b');
   if (a == 0 || b == 0 || std::max(a, b) - std::min(a, b) < 2) return ok();
@@ -265,7 +267,7 @@ Result<OpenedFiles> open_data_files(Storage& storage, const StoreDirectories& di
   auto names = list_manifests(storage, opened.directories);
   if (!names) return std::move(names).error();
   opened.names = std::move(names).value();
-  PENSTOCK_CHECK_OK(check_ages(opened));
+  PENSTOCK_CHECK_OK(check_ages(storage, opened));
   for (std::size_t i = 0; i < opened.files.size(); ++i) {
     auto found = read_header(storage, opened.files[i].id(), opened.directories, i,
                              any_commit(opened.names), writable);

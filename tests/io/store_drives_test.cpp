@@ -141,6 +141,19 @@ TEST_F(StoreDrivesTest, ExchangedAndForeignFilesAreNamed) {
   expect_state(*open_on(kDirectories), 1);
 }
 
+TEST_F(StoreDrivesTest, AnothersFileSaysNothingOfADirectorysAge) {
+  make_on(kDirectories, 2);
+  const auto mine = std::as_bytes(std::span("mine"));
+  ASSERT_TRUE(storage_->write_file("d1/manifest.70.b", mine));
+  auto store = open_on(kDirectories);
+  ASSERT_TRUE(store);
+  expect_state(*store, 2);
+  store.reset();
+  const std::vector<std::byte> manifest = read("d1/manifest.2.b");
+  ASSERT_TRUE(storage_->write_file("d1/manifest.80.b", manifest));
+  expect_refused(kDirectories, Errc::kState, "d0 is an older copy of that directory");
+}
+
 TEST_F(StoreDrivesTest, CutGrownAndDamagedFilesAreNamed) {
   make_on(kDirectories, 1);
   const auto whole = read("d1/data.1");
