@@ -33,7 +33,7 @@ std::string_view advice(int error) {
     case EPERM:
       return "check owner and mode, or whether the filesystem is read-only";
     case ELOOP:
-      return "symbolic links are not followed; name the file itself";
+      return "links among the directories before it lead in a circle; mend them";
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
@@ -150,6 +150,17 @@ Status check_named(std::string_view what, const std::string& path) {
   return not_regular(what, path, facts.st_mode);
 }
 
+/// Files have the names that a store gives them, so nobody can name what a link leads to instead.
+Error opening_error(std::string_view what, const std::string& path, int error) {
+  struct stat facts {};
+  if (error != ELOOP || ::lstat(path.c_str(), &facts) != 0) return posix_error(what, path, error);
+  return make_error(Errc::kIo,
+                    fmt::format("{} \"{}\": it is a symbolic link, which may lead elsewhere "
+                                "tomorrow; move the link away",
+                                what, path),
+                    error);
+}
+
 /// What was only for the opening: io_uring would hand EAGAIN back instead of waiting.
 bool clear_nonblock(int descriptor) {
   const int flags = ::fcntl(descriptor, F_GETFL);
@@ -202,7 +213,7 @@ Result<PosixFilePtr> PosixFile::open(const std::string& path, const OpenOptions&
     direct = false;
     descriptor = open_with(path, options, 0);
   }
-  if (descriptor < 0) return posix_error(what, path, errno);
+  if (descriptor < 0) return opening_error(what, path, errno);
   struct stat facts {};
   if ((created && ::fchmod(descriptor, 0600) != 0) || ::fstat(descriptor, &facts) != 0 ||
       !clear_nonblock(descriptor)) {

@@ -122,6 +122,14 @@ Result<OpenFile> open_data_file(Storage& storage, const StoreDirectories& direct
   OpenOptions how;
   how.write = writable;
   auto id = storage.open(path, how);
+  if (!id && id.error().sys_errno == ELOOP) {
+    // The store needs what it leads to, so moving the link away would not help.
+    return make_error(Errc::kIo,
+                      fmt::format("{} is a symbolic link, which may lead elsewhere tomorrow; put "
+                                  "the data file itself in its place",
+                                  path),
+                      ELOOP);
+  }
   if (!id) return std::move(id).error();
   return OpenFile(storage, id.value());
 }

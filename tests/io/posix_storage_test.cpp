@@ -55,9 +55,22 @@ TEST_F(PosixStorageTest, SymbolicLinksAreNotFollowed) {
   const auto opened = storage_.open(world_.path("link"), {});
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().sys_errno, ELOOP);
+  EXPECT_NE(opened.error().message.find("a symbolic link"), std::string::npos);
+  EXPECT_NE(opened.error().message.find("move the link away"), std::string::npos)
+      << opened.error().message;
   EXPECT_FALSE(storage_.write_file(world_.path("link"), {}).ok());
   EXPECT_FALSE(storage_.open(world_.path("link"), {.create = true}).ok());
   EXPECT_FALSE(storage_.sync_file(world_.path("link")).ok());
+}
+
+TEST_F(PosixStorageTest, LinksInACircleAreToldFromALink) {
+  ASSERT_EQ(::symlink(world_.path("two").c_str(), world_.path("one").c_str()), 0);
+  ASSERT_EQ(::symlink(world_.path("one").c_str(), world_.path("two").c_str()), 0);
+  const auto opened = storage_.open(world_.path("one") + "/file", {});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().sys_errno, ELOOP);
+  EXPECT_NE(opened.error().message.find("in a circle"), std::string::npos)
+      << opened.error().message;
 }
 
 /// Something of that name that is not a regular file.

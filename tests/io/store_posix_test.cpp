@@ -107,6 +107,32 @@ TEST_F(StorePosixTest, APipeInPlaceOfAFileIsRefusedAndNotWaitedFor) {
   }
 }
 
+TEST_F(StorePosixTest, ALinkInPlaceOfAFileIsNamedWithWhatToDo) {
+  train(1);
+  for (const auto& [name, remedy] : std::vector<std::pair<std::string, std::string>>{
+           {"manifest.1.a", "move the link away"},
+           {"manifest.2.a", "move the link away"},
+           {"data.0", "put the data file itself in its place"}}) {
+    const std::string path = directory_ + "/" + name, elsewhere = root_ + "/elsewhere";
+    const bool had_file = fs::exists(path);
+    if (had_file) fs::rename(path, elsewhere);
+    fs::create_symlink(elsewhere, path);
+    if (name == "manifest.1.a") fs::remove(directory_ + "/manifest.1.b");
+    for (const bool writable : {true, false}) {
+      const auto opened = open_store(*storage_, directory_, quick_options(), writable);
+      ASSERT_FALSE(opened) << name;
+      const std::string& message = opened.error().message;
+      EXPECT_NE(message.find(path), std::string::npos) << message;
+      EXPECT_NE(message.find("is a symbolic link"), std::string::npos) << message;
+      EXPECT_NE(message.find(remedy), std::string::npos) << message;
+    }
+    EXPECT_TRUE(fs::is_symlink(path));
+    fs::remove(path);
+    if (had_file) fs::rename(elsewhere, path);
+    EXPECT_TRUE(open_store(*storage_, directory_, quick_options(), true)) << name;
+  }
+}
+
 TEST_F(StorePosixTest, ADirectoryThatOthersMayChangeIsRefusedUntouched) {
   const auto message = [&](const auto& store) {
     return store ? std::string("accepted") : store.error().message;
