@@ -140,16 +140,18 @@ void print_store(const StoreReader& reader, Console& console) {
 
 void print_wear(const Findings& findings, const Store& store, Console& console) {
   const std::uint64_t bytes = most_bytes_so_far(store);
-  console.data(fmt::format(
-      "wear        at most {} a step, {} so far{}", format_drive_bytes(most_bytes_per_step(store)),
-      format_drive_bytes(bytes), endurance_text(bytes, findings.endurance_bytes)));
+  // What was counted is the better share.
+  console.data(
+      fmt::format("wear        at most {} a step, {} for the file and the {} steps to this state{}",
+                  format_drive_bytes(most_bytes_per_step(store)), format_drive_bytes(bytes),
+                  store.committed().step,
+                  store.lifetime() ? "" : endurance_text(bytes, findings.endurance_bytes)));
   const auto show = [&](const std::string& line) {
     console.data(fmt::format("            {}", line));
   };
   if (const auto lifetime = store.lifetime()) {
     for (const std::string& line :
-         lifetime_lines(*lifetime, store.directories().all(), steps_of(findings, store),
-                        findings.endurance_bytes)) {
+         lifetime_lines(*lifetime, store.directories().all(), findings.endurance_bytes)) {
       show(line);
     }
   } else {

@@ -14,7 +14,8 @@ namespace penstock {
 /// to be spilled. What stays in memory between commits makes it less; manifests are not counted.
 [[nodiscard]] std::uint64_t most_bytes_per_step(const Store& store);
 
-/// All steps up to the last commit at most, and the file's first filling.
+/// All steps that led to the state at most, and the file's first filling. Steps that were given up,
+/// by going back to a checkpoint, are not known here.
 [[nodiscard]] std::uint64_t most_bytes_so_far(const Store& store);
 
 }  // namespace penstock

@@ -201,7 +201,7 @@ void TrainView::show_wear(const RunEnd& end) {
   console_.note(text + endurance_text(written, endurance_bytes_));
   if (end.lifetime) {
     for (const std::string& line :
-         lifetime_lines(*end.lifetime, end.directories, end.step, endurance_bytes_)) {
+         lifetime_lines(*end.lifetime, end.directories, endurance_bytes_)) {
       console_.note(fmt::format("       {}", line));
     }
   }

@@ -14,7 +14,7 @@ double share(std::uint64_t part, std::uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// First versions are in it, and steps that were given up.
+/// First versions are in it, and steps that were given up, so it may be more than a step can write.
 std::optional<std::uint64_t> bytes_a_step(const LifetimeBytes& lifetime, std::uint64_t steps) {
   if (steps == 0 || !lifetime.is_complete) return std::nullopt;
   return lifetime.total() / steps;
@@ -73,15 +73,12 @@ json endurance_json(std::uint64_t bytes, std::uint64_t endurance_bytes) {
 
 std::vector<std::string> lifetime_lines(const LifetimeBytes& lifetime,
                                         const std::vector<std::string>& directories,
-                                        std::uint64_t steps, std::uint64_t endurance_bytes) {
+                                        std::uint64_t endurance_bytes) {
   const std::uint64_t total = lifetime.total();
-  std::string text =
-      fmt::format("{}{} written in the store's life", lifetime.is_complete ? "" : "at least ",
-                  format_drive_bytes(total));
-  if (const auto a_step = bytes_a_step(lifetime, steps)) {
-    text += fmt::format(", {} a step", format_drive_bytes(*a_step));
-  }
-  std::vector<std::string> lines{text + endurance_text(total, endurance_bytes)};
+  std::vector<std::string> lines{
+      fmt::format("{}{} written in the store's life, for steps that were given up, too{}",
+                  lifetime.is_complete ? "" : "at least ", format_drive_bytes(total),
+                  endurance_text(total, endurance_bytes))};
   for (std::size_t i = 0; i < lifetime.written.size() && directories.size() > 1; ++i) {
     lines.push_back(
         fmt::format("{}: {} of it", directories[i], format_drive_bytes(lifetime.written[i])));

@@ -25,13 +25,13 @@ void declare_endurance(Flags& flags, std::uint64_t& bytes);
 /// The same as a share of 1, or null.
 [[nodiscard]] nlohmann::json endurance_json(std::uint64_t bytes, std::uint64_t endurance_bytes);
 
-/// What was written to a store in its life, in all and, of several directories, to each; a step,
-/// where all of it was counted; as a share of the endurance. `steps`: how many there were.
+/// What was written to a store in its life, in all and, of several directories, to each; as a share
+/// of the endurance. How many steps that were is not known: a store may have gone back.
 [[nodiscard]] std::vector<std::string> lifetime_lines(const LifetimeBytes& lifetime,
                                                       const std::vector<std::string>& directories,
-                                                      std::uint64_t steps,
                                                       std::uint64_t endurance_bytes);
-/// The same; null where it is not known.
+/// The same, and for each of the `steps` that led to the state, where all was counted; null where
+/// it is not known.
 [[nodiscard]] nlohmann::json lifetime_json(const std::optional<LifetimeBytes>& lifetime,
                                            const std::vector<std::string>& directories,
                                            std::uint64_t steps, std::uint64_t endurance_bytes);

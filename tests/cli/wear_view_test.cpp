@@ -61,11 +61,12 @@ TEST(WearViewTest, ShowsTheShareOfAGivenEndurance) {
 
 TEST(WearViewTest, ShowsTheLifeOfAStore) {
   const LifetimeBytes life{{5'000'000'000'000, 7'000'000'000'000}, true};
-  EXPECT_EQ(lifetime_lines(life, {"/a", "/b"}, 1000, 600'000'000'000'000),
-            (Lines{"12 TB written in the store's life, 12 GB a step; 2 % of 600 TB",
+  EXPECT_EQ(lifetime_lines(life, {"/a", "/b"}, 600'000'000'000'000),
+            (Lines{"12 TB written in the store's life, for steps that were given up, too; 2 % of "
+                   "600 TB",
                    "/a: 5 TB of it", "/b: 7 TB of it"}));
-  EXPECT_EQ(lifetime_lines({{5'000'000'000'000}, false}, {"/a"}, 1000, 0),
-            (Lines{"at least 5 TB written in the store's life",
+  EXPECT_EQ(lifetime_lines({{5'000'000'000'000}, false}, {"/a"}, 0),
+            (Lines{"at least 5 TB written in the store's life, for steps that were given up, too",
                    "part of what was written was not counted, or the count was lost"}));
   const json shown = lifetime_json(life, {"/a", "/b"}, 0, 24'000'000'000'000);
   EXPECT_EQ(shown["written_bytes"], 12'000'000'000'000);
@@ -96,9 +97,9 @@ TEST(TrainViewTest, EndsWithATableOfWear) {
   EXPECT_NE(text.find("wear   86 GB written, 1.2 GB a step; 0.0143 % of 600 TB\n"),
             std::string::npos)
       << text;
-  EXPECT_NE(
-      text.find("       140 GB written in the store's life, 2 GB a step; 0.0233 % of 600 TB\n"),
-      std::string::npos)
+  EXPECT_NE(text.find("       140 GB written in the store's life, for steps that were given up, "
+                      "too; 0.0233 % of 600 TB\n"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("       nvme0n1: 59 GB written here, the system counted 60 GB"),
             std::string::npos)
@@ -159,6 +160,27 @@ TEST_F(StoreWearTest, TheLifeIsWhatWasCounted) {
   EXPECT_EQ(life["directories"][0]["directory"], directory_);
   const Outcome text = run_cli({"inspect", directory_.c_str()});
   EXPECT_NE(text.out.find(" written in the store's life, "), std::string::npos) << text.out;
+}
+
+// What a step writes at most says nothing of the life of a store that went back.
+TEST_F(StoreWearTest, GoingBackIsNoContradiction) {
+  room_ = 1;
+  storage_ = std::make_unique<CountingStorage>(make_posix_storage());
+  make_store({16384, 23616});
+  ASSERT_EQ(run_cli({"checkpoint", "pin", directory_.c_str(), "--name", "first"}).code,
+            ExitCode::kOk);
+  for (std::uint64_t step = kFirstStep + 1; step < kFirstStep + 9; ++step) commit_next(step);
+  store_.reset();
+  const Outcome back =
+      run_cli({"checkpoint", "restore", directory_.c_str(), "--name", "first", "--yes"});
+  ASSERT_EQ(back.code, ExitCode::kOk) << back.err;
+  const std::string text = run_cli({"inspect", directory_.c_str(), "--endurance", "1GB"}).out;
+  EXPECT_NE(text.find(" for the file and the " + std::to_string(kFirstStep) + " steps to this"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("for steps that were given up, too"), std::string::npos) << text;
+  EXPECT_EQ(text.find("so far"), std::string::npos) << text;
+  EXPECT_EQ(text.find(" % of 1 GB"), text.rfind(" % of 1 GB")) << "one share\n" << text;
 }
 
 TEST_F(StoreWearTest, RefusesAnEnduranceThatIsNone) {
