@@ -138,8 +138,12 @@ Result<std::vector<std::byte>> encode_manifest(const Manifest& manifest);
 /// Length of a manifest with a blob of `blob_bytes`.
 [[nodiscard]] std::uint64_t manifest_bytes(const StoreGeometry& geometry, std::uint64_t blob_bytes);
 
+/// How much of it each block takes.
+[[nodiscard]] std::uint64_t manifest_block_bytes(std::uint64_t sections);
+
 /// Encodes the manifests of one store, one after the other, in memory that it keeps, for it is much
-/// (10 MB for 1e5 blocks): what is the same in all of them is written once.
+/// (10 MB for 1e5 blocks): what is the same in all of them is written once. The engine's plan
+/// counts it (engine/layout.cpp).
 class ManifestEncoder {
  public:
   /// Both outlive it and stay as they are.

@@ -248,13 +248,17 @@ Result<Counts> read_fixed(Reader& reader, std::uint64_t size, Manifest& manifest
 
 }  // namespace
 
+std::uint64_t manifest_block_bytes(std::uint64_t sections) {
+  return block_bytes(sections) + entry_bytes(sections);
+}
+
 std::uint64_t manifest_bytes(const StoreGeometry& geometry, std::uint64_t blob_bytes) {
   const std::uint64_t sections = geometry.sections.size();
   std::uint64_t bytes = kManifestFixedBytes + kHashBytes + geometry.drives.size() * 4;
   for (const SectionSpec& section : geometry.sections) {
     bytes += kSectionFixedBytes + section.name.size() + section.codec.size();
   }
-  bytes += geometry.blocks.size() * (block_bytes(sections) + entry_bytes(sections));
+  bytes += geometry.blocks.size() * manifest_block_bytes(sections);
   return bytes + geometry.spill_bytes.size() * 8 + geometry.description.size() + blob_bytes;
 }
 

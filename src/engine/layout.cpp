@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/checksum.hpp"
+#include "io/store_format.hpp"
 #include "kernels/cpu/optimizer.hpp"
 #include "mem/arena.hpp"
 
@@ -160,12 +161,24 @@ PlanRequest make_plan_request(const EngineOptions& options, const ModelSpec& mod
     }
     largest = std::max(largest, elements);
   }
-  for (const GroupShape& group : request.groups) tiles += group.elements / kTileElements + 2;
-  // Sums and flags per tile, norm parts of the largest tensor, entries and operations per block
-  // (at most one block for each 64 Ki elements, and one more for each group).
+  // The planner makes no smaller blocks than of 64 Ki elements unless it is told to.
+  constexpr std::uint32_t kSmallestBlock = 64U << 10;
+  const std::uint32_t smallest = options.block_elements > 0
+                                     ? std::min(options.block_elements, kSmallestBlock)
+                                     : kSmallestBlock;
+  std::uint64_t blocks = 0;  // at most
+  for (const GroupShape& group : request.groups) {
+    tiles += group.elements / kTileElements + 2;
+    blocks += group.elements / smallest + 1;
+  }
+  // Sums and flags per tile, norm parts of the largest tensor, entries and operations per block,
+  // and the manifests that are kept for the next commit: the store's and that of its copy (tee).
+  constexpr std::uint64_t kBlockBytes = 2048, kTensorBytes = 512, kDescribedBytes = 256;
+  const std::uint64_t manifests =
+      2 * (blocks * manifest_block_bytes(kSectionCount) + model.tensors.size() * kDescribedBytes);
   request.table_bytes =
-      round_up(tiles * 16 + (largest / kNormBlock + 1) * sizeof(NormPart) +
-                   (tiles / 4 + model.groups.size()) * 2048 + model.tensors.size() * 512,
+      round_up(tiles * 16 + (largest / kNormBlock + 1) * sizeof(NormPart) + blocks * kBlockBytes +
+                   model.tensors.size() * kTensorBytes + manifests,
                kPageBytes) +
       kHugePageBytes;  // the arena is rounded up to whole huge pages
   return request;

@@ -5,6 +5,7 @@
 
 #include "engine/harness.hpp"
 #include "engine/simulated.hpp"
+#include "io/store_format.hpp"
 
 namespace penstock::testing {
 namespace {
@@ -51,6 +52,28 @@ bool has(const std::string& text, std::initializer_list<const char*> parts) {
 
 TEST_F(LayoutTest, TheSameModelIsAccepted) {
   EXPECT_EQ(difference(geometry_), "none");
+}
+
+// What the store keeps for its next manifest, and a copy's for its own, is the user's memory too.
+TEST_F(LayoutTest, ThePlanCountsTheManifestsOfAllBlocks) {
+  ModelSpec model = tiny_model();
+  model.tensors[0].shape = {64, 1 << 20};
+  const Layout layout = Layout::make(model).value();
+  std::uint64_t of_small_blocks = 0;
+  for (const std::uint32_t elements : {1U << 14, 1U << 16, 1U << 18, 0U}) {
+    RunSetup setup;
+    EngineOptions options = engine_options(setup, model, "nowhere");
+    options.block_elements = elements;
+    options.host_bytes = std::uint64_t{1} << 40;
+    const PlanRequest request = make_plan_request(options, model, layout);
+    const Plan plan = make_plan(request).value();
+    const StoreGeometry geometry =
+        make_geometry(model, plan, describe_model(options, model, layout, plan), 0);
+    EXPECT_GE(request.table_bytes, 2 * manifest_bytes(geometry, 0) + 2048 * plan.blocks.size())
+        << elements;
+    if (elements == 1U << 14) of_small_blocks = request.table_bytes;
+    EXPECT_LE(request.table_bytes, of_small_blocks);
+  }
 }
 
 TEST_F(LayoutTest, AnotherRuleLadderOrTypeIsNamed) {
