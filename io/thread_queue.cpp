@@ -82,7 +82,8 @@ class ThreadQueue final : public StorageQueue {
       if (threads_.empty()) {
         return make_error(
             Errc::kNoMemory,
-            fmt::format("start an I/O thread: {}; raise the limit of threads", error.what()),
+            fmt::format("start an I/O thread: {}; raise \"ulimit -u\", or \"-v\" where it is set",
+                        error.what()),
             error.code().value());
       }
     }

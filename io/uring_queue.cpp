@@ -287,7 +287,8 @@ class UringQueue final : public StorageQueue {
     } catch (const std::system_error& error) {
       return make_error(
           Errc::kNoMemory,
-          fmt::format("start the I/O thread: {}; raise the limit of threads", error.what()),
+          fmt::format("start the I/O thread: {}; raise \"ulimit -u\", or \"-v\" where it is set",
+                      error.what()),
           error.code().value());
     }
     Status started = state_->wait_started();

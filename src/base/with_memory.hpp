@@ -9,6 +9,10 @@
 
 namespace penstock {
 
+/// What to do, where nothing but the machine and its limits decides how much there is.
+inline constexpr const char* kMoreMemory =
+    "free some, or raise \"ulimit -v\" and \"-d\" where they are set";
+
 template <class Body>
 Status with_memory(const Body& body) {
   try {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "base/with_memory.hpp"
 #include "cli/command.hpp"
 #include "model/did_you_mean.hpp"
 
@@ -214,7 +215,8 @@ ExitCode run_program(int argument_count, const char* const* arguments) {
     const std::vector<const char*> words = usual_words(program, argument_count, arguments);
     return program.run(static_cast<int>(words.size()), words.data());
   } catch (const std::bad_alloc&) {
-    Console({}).error("out of memory; free some, or grant less with --ram");
+    Console({}).error(fmt::format("out of memory; {}, or grant less with --ram", kMoreMemory));
+    return ExitCode::kEnvironment;
   } catch (const std::exception& error) {
     Console({}).error(fmt::format("an internal check failed: {}; please report it", error.what()));
   }

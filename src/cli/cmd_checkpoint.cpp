@@ -233,7 +233,7 @@ class CheckpointCommand final : public Command {
           return !stop_requested().load();
         });
     console.finish_live();
-    if (!done) return done.error();
+    if (!done) return without_flags(done.error());
     PENSTOCK_TAKE(made, look(storage, to));
     tell(console, fmt::format("step {} was copied to {}", made.step, to.text()),
          {{"step", made.step}, {"to", to.text()}});

@@ -100,8 +100,10 @@ class ScrubCommand final : public Command {
     if (!reader.store().open_note().empty()) console.warn(reader.store().open_note());
     Throttle throttle(rate_);
     ScrubView view(console, throttle);
-    PENSTOCK_TAKE(scrubbed, scrub_store(reader, throttle, view, stop_requested()));
+    auto done = scrub_store(reader, throttle, view, stop_requested());
     console.finish_live();
+    if (!done) return without_flags(std::move(done).error());
+    const ScrubResult& scrubbed = done.value();
     report(console, reader, scrubbed);
     if (scrubbed.damaged != 0) {
       console.error(damaged_store(reader.store(), scrubbed.damaged));

@@ -40,4 +40,10 @@ enum class ExitCode : int {
   return ExitCode::kFailed;
 }
 
+/// For commands whose memory no flag changes: there it is the machine that lacks some.
+[[nodiscard]] inline Error without_flags(Error error) {
+  if (error.code == Errc::kNoMemory) error.code = Errc::kUnsupported;
+  return error;
+}
+
 }  // namespace penstock

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/units.hpp"
+#include "base/with_memory.hpp"
 #include "io/page_buffer.hpp"
 
 namespace penstock {
@@ -97,10 +99,11 @@ class Scrubber {
       result_.total_bytes += block_bytes(block);
     }
     if (buffer_.empty()) {
-      return make_error(Errc::kNoMemory, fmt::format("scrub {}: no memory for a section of {} "
-                                                     "bytes; free some",
-                                                     reader_->store().directory(),
-                                                     verify_buffer_bytes(reader_->store())));
+      return make_error(
+          Errc::kNoMemory,
+          fmt::format("scrub {}: there is no memory for a section of {}; {}",
+                      reader_->store().directory(),
+                      format_bytes(verify_buffer_bytes(reader_->store())), kMoreMemory));
     }
     for (const std::size_t block : unread) {
       if (stop_.load(std::memory_order_relaxed)) return ok();

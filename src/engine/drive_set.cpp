@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/units.hpp"
+#include "base/with_memory.hpp"
 #include "io/page_buffer.hpp"
 #include "io/store_layout.hpp"
 
@@ -129,7 +130,8 @@ Result<DriveOffer> measure_one(Storage& storage, const std::string& wanted, doub
   PageBuffer memory(kProbeMemory);
   if (memory.empty()) {
     return make_error(Errc::kNoMemory,
-                      fmt::format("no {} to measure drives with", format_bytes(kProbeMemory)));
+                      fmt::format("there are no {} of memory to measure drives with; {}",
+                                  format_bytes(kProbeMemory), kMoreMemory));
   }
   // The first pass only makes the space written; a store's slots are in steady state.
   const DriveRegion region{file, 0, bytes};

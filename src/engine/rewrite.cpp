@@ -6,7 +6,10 @@
 #include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "base/units.hpp"
+#include "base/with_memory.hpp"
 #include "engine/drive_set.hpp"
 #include "engine/layout.hpp"
 #include "io/page_buffer.hpp"
@@ -67,8 +70,9 @@ std::uint64_t element_bytes(const SectionSpec& section) {
 /// Elements of one section of the source, wherever its blocks end; keeps the last block read.
 class SectionReader {
  public:
-  SectionReader(Store& store, const SlotTable& table, std::size_t section)
-      : store_(store), table_(table), section_(section) {}
+  /// `buffer` holds the section of any block.
+  SectionReader(Store& store, const SlotTable& table, std::size_t section, PageBuffer buffer)
+      : store_(store), table_(table), section_(section), buffer_(std::move(buffer)) {}
 
   /// Elements [first, first + count) of the group.
   Status read(const SourceGroup& group, std::uint64_t first, std::uint64_t count, std::byte* out) {
@@ -86,7 +90,7 @@ class SectionReader {
         return bad_description(
             store_, fmt::format("a block of group \"{}\" is shorter than it says", group.name));
       }
-      std::memcpy(out, buffer_->span().data() + offset, part * bytes);
+      std::memcpy(out, buffer_.span().data() + offset, part * bytes);
       out += part * bytes;
       first += part;
       count -= part;
@@ -99,12 +103,8 @@ class SectionReader {
     if (loaded_ == block) return ok();
     loaded_.reset();
     const std::uint64_t bytes = store_.extents(block)[section_].total_bytes();
-    if (!buffer_ || buffer_->span().size() < bytes) buffer_.emplace(bytes);
-    if (buffer_->empty()) {
-      return make_error(Errc::kNoMemory, fmt::format("no memory for {} bytes; free some", bytes));
-    }
     PENSTOCK_CHECK_OK(
-        store_.read_section(block, section_, table_.entry(block), buffer_->first(bytes)));
+        store_.read_section(block, section_, table_.entry(block), buffer_.first(bytes)));
     loaded_ = block;
     return ok();
   }
@@ -112,7 +112,7 @@ class SectionReader {
   Store& store_;
   const SlotTable& table_;
   std::size_t section_;
-  std::optional<PageBuffer> buffer_;
+  PageBuffer buffer_;
   std::optional<std::size_t> loaded_;
 };
 
@@ -124,9 +124,6 @@ class Rewrite {
   Status run() {
     PENSTOCK_CHECK_OK(open_source());
     PENSTOCK_CHECK_OK(create_target());
-    for (std::size_t section = 0; section < source_->geometry().sections.size(); ++section) {
-      readers_.emplace_back(*source_, *source_table_, section);
-    }
     for (std::uint32_t block = 0; block < plan_.blocks.size(); ++block) {
       PENSTOCK_CHECK_OK(write_block(block));
       if (progress_ && !progress_(done_bytes_, total_bytes_)) {
@@ -147,6 +144,7 @@ class Rewrite {
  private:
   Status open_source();
   Status create_target();
+  Status reserve(const StoreGeometry& geometry);
   Status choose_shares(StoreGeometry& geometry) const;
   Status write_block(std::uint32_t block);
 
@@ -159,6 +157,7 @@ class Rewrite {
   std::vector<SourceGroup> groups_;
   Plan plan_;  // only what make_geometry() looks at
   std::vector<SectionReader> readers_;
+  std::optional<PageBuffer> buffer_;  // for a section of any block of the target
   std::uint64_t done_bytes_ = 0, total_bytes_ = 0;
 };
 
@@ -223,6 +222,7 @@ Status Rewrite::create_target() {
       make_geometry(model, plan_, description_.dump(), source_->geometry().layout_hash);
   geometry.sections = source_->geometry().sections;
   geometry.pins = options_.checkpoints;
+  PENSTOCK_CHECK_OK(reserve(geometry));
   PENSTOCK_CHECK_OK(choose_shares(geometry));
   for (const BlockGeometry& block : geometry.blocks) {
     for (const std::uint64_t bytes : block.lengths) total_bytes_ += bytes;
@@ -233,6 +233,38 @@ Status Rewrite::create_target() {
   if (!store) return std::move(store).error();
   target_ = std::move(store).value();
   target_table_ = std::make_unique<SlotTable>(target_->make_table());
+  return ok();
+}
+
+/// The memory for blocks, before anything is made: what is refused later leaves half a store.
+Status Rewrite::reserve(const StoreGeometry& geometry) {
+  const std::size_t sections = geometry.sections.size();
+  std::vector<std::uint64_t> wanted(sections + 1);  // of the source's sections; of the target
+  for (std::size_t block = 0; block < source_->geometry().blocks.size(); ++block) {
+    for (std::size_t s = 0; s < sections; ++s) {
+      wanted[s] = std::max(wanted[s], source_->extents(block)[s].total_bytes());
+    }
+  }
+  for (const BlockGeometry& block : geometry.blocks) {
+    for (const SectionExtent& extent : slot_extents(geometry.sections, block.lengths)) {
+      wanted.back() = std::max(wanted.back(), extent.total_bytes());
+    }
+  }
+  std::vector<PageBuffer> buffers;
+  for (const std::uint64_t bytes : wanted) {
+    buffers.emplace_back(bytes);
+    if (!buffers.back().empty()) continue;
+    return make_error(
+        Errc::kNoMemory,
+        fmt::format("copying {} takes {} of memory for the largest blocks, which cannot be had; {}",
+                    options_.from.text(),
+                    format_bytes(std::accumulate(wanted.begin(), wanted.end(), std::uint64_t{0})),
+                    kMoreMemory));
+  }
+  for (std::size_t s = 0; s < sections; ++s) {
+    readers_.emplace_back(*source_, *source_table_, s, std::move(buffers[s]));
+  }
+  buffer_.emplace(std::move(buffers.back()));
   return ok();
 }
 
@@ -267,14 +299,8 @@ Status Rewrite::write_block(std::uint32_t block) {
   for (std::size_t s = 0; s < readers_.size(); ++s) {
     const SectionExtent& extent = target_->extents(block)[s];
     if (extent.data_bytes == 0) continue;
-    PageBuffer buffer(extent.total_bytes());
-    if (buffer.empty()) {
-      return make_error(Errc::kNoMemory, fmt::format("no memory for {} bytes; use smaller blocks",
-                                                     extent.total_bytes()));
-    }
-    PENSTOCK_CHECK_OK(
-        readers_[s].read(group, plan.first_element, plan.elements, buffer.span().data()));
-    const auto bytes = buffer.first(extent.total_bytes());
+    const auto bytes = buffer_->first(extent.total_bytes());
+    PENSTOCK_CHECK_OK(readers_[s].read(group, plan.first_element, plan.elements, bytes.data()));
     const std::uint64_t root = seal_section(*target_, block, version, s, bytes);
     PENSTOCK_CHECK_OK(
         storage_.write_at(place.file, place.offset_bytes + extent.data_offset, bytes));
@@ -291,10 +317,8 @@ Status rewrite_store(Storage& storage, const RewriteOptions& options,
   try {  // the JSON library and allocations throw
     return Rewrite(storage, options, progress).run();
   } catch (const std::bad_alloc&) {
-    return make_error(Errc::kNoMemory,
-                      fmt::format("out of memory while {} was copied; free some, or use smaller "
-                                  "blocks",
-                                  options.from.text()));
+    return make_error(Errc::kNoMemory, fmt::format("out of memory while {} was copied; {}",
+                                                   options.from.text(), kMoreMemory));
   } catch (const std::exception& exception) {
     return make_error(Errc::kCorrupt,
                       fmt::format("the store in {} cannot be copied: {}; check it with \"penstock "

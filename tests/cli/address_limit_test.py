@@ -3,7 +3,9 @@
 refused with one sentence before anything is written; none waits, aborts or crashes.
 """
 
+import os
 import resource
+import shutil
 
 from program_case import Case, main, run
 
@@ -34,10 +36,8 @@ class AddressTest(Case):
             return True
         if result.returncode == 127 and LOADER in result.stderr:
             return False
-        self.assertIn(result.returncode, (1, 3), result)
         flag = "-v" if which == resource.RLIMIT_AS else "-d"
-        self.refused(result.returncode, ["out of memory" if result.returncode == 1
-                                         else f"may map .*\"ulimit {flag}\".*raise the limit"],
+        self.refused(3, [f"may map .*\"ulimit {flag}\".*raise the limit|out of memory; .*ulimit"],
                      arguments, preexec_fn=limit)
         return False
 
@@ -70,6 +70,48 @@ class AddressTest(Case):
         self.assertEqual(self.inspect(granted)["hash"], self.hash)
         self.refused(3, ["ulimit -v", "lower --ram or --threads"],
                      self.arguments("--threads", "64", store=self.path("wide")), preexec_fn=limit)
+
+    def tool(self, which, mib, arguments):
+        """Whether a command that is granted no budget ran; where it did not, what it said."""
+        def limit():
+            resource.setrlimit(which, (mib * MIB, mib * MIB))
+
+        result = run(*arguments, preexec_fn=limit)
+        if result.returncode == 0:
+            return True, ""
+        if result.returncode != 127 or LOADER not in result.stderr:
+            self.sentence(result, 3, [r"memory.*; free some, or raise \"ulimit -v\""
+                                      r"|I/O thread.*\"ulimit -u\", or \"-v\""])
+        return False, result.stderr
+
+    def copy(self, which, limits, store, to):
+        places = [flag for place in to for flag in ("--to", place)]
+        for mib in limits:
+            ran, said = self.tool(which, mib, ["checkpoint", "copy", store, *places])
+            if ran:
+                result = run("inspect", *to, "--verify")
+                self.assertEqual(result.returncode, 0, result.stderr)
+            if "for the largest blocks" in said:
+                self.assertFalse(os.path.exists(to[0]), f"{mib} MiB")
+            for place in to:
+                shutil.rmtree(place, ignore_errors=True)
+        self.assertTrue(ran)
+
+    def test_tools(self):
+        """scrub and copies, of large blocks: they run or say what to raise; a copy that was refused
+        for its blocks' memory has begun nothing."""
+        large = self.path("large")
+        made = run(*self.arguments("--steps", "1", "--threads", "2", "--model", "tiny", "--batch",
+                                   "1", "--block", "4194304", "--eval-tokens", "32", store=large))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for which, limits in ((resource.RLIMIT_AS, [44, *range(52, 104, 4), 160]),
+                              (resource.RLIMIT_DATA, [1, 4, *range(8, 48, 8), 100])):
+            ran = [self.tool(which, mib, ["scrub", large, "--rate", "max"])[0] for mib in limits]
+            self.assertFalse(ran[0])
+            self.assertTrue(ran[-1])
+            copies = [self.path("copy"), self.path("second")]
+            for to in (copies[:1], copies):
+                self.copy(which, limits, large, to)
 
     def test_generate(self):
         def limit():
