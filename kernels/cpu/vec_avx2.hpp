@@ -68,6 +68,36 @@ struct Kit {
     store_words(p, narrow_u16(x), lanes);
   }
 
+  static U32 load_u16_high(const std::uint16_t* p) { return widen_high(load_words(p)); }
+  static U32 load_u16_high(const std::uint16_t* p, std::size_t lanes) {
+    return widen_high(load_words(p, lanes));
+  }
+  static void store_u16_high(std::uint16_t* p, U32 x) { store_words(p, narrow_high(x)); }
+  static void store_u16_high(std::uint16_t* p, U32 x, std::size_t lanes) {
+    store_words(p, narrow_high(x), lanes);
+  }
+  static U32 load_i16(const std::uint16_t* p) { return widen_i16(load_words(p)); }
+  static U32 load_i16(const std::uint16_t* p, std::size_t lanes) {
+    return widen_i16(load_words(p, lanes));
+  }
+
+  static U32 load_u8(const std::uint8_t* p) { return widen_u8(load_bytes(p)); }
+  static U32 load_u8(const std::uint8_t* p, std::size_t lanes) {
+    return widen_u8(load_bytes(p, lanes));
+  }
+  static U32 load_i8(const std::int8_t* p) { return widen_i8(load_bytes(p)); }
+  static U32 load_i8(const std::int8_t* p, std::size_t lanes) {
+    return widen_i8(load_bytes(p, lanes));
+  }
+  static void store_u8(std::uint8_t* p, U32 x) { store_bytes(p, narrow_u8(x)); }
+  static void store_u8(std::uint8_t* p, U32 x, std::size_t lanes) {
+    store_bytes(p, narrow_u8(x), lanes);
+  }
+  static void store_i8(std::int8_t* p, U32 x) { store_bytes(p, narrow_u8(x)); }
+  static void store_i8(std::int8_t* p, U32 x, std::size_t lanes) {
+    store_bytes(p, narrow_u8(x), lanes);
+  }
+
   static F32 load_f16(const std::uint16_t* p) { return widen_f16(load_words(p)); }
   static F32 load_f16(const std::uint16_t* p, std::size_t lanes) {
     return widen_f16(load_words(p, lanes));
@@ -81,6 +111,7 @@ struct Kit {
     _mm256_stream_ps(p, x.low);
     _mm256_stream_ps(p + 8, x.high);
   }
+  static void stream_u16_high(std::uint16_t* p, U32 x) { stream_words(p, narrow_high(x)); }
   static void stream_u16(std::uint16_t* p, U32 x) { stream_words(p, narrow_u16(x)); }
   static void stream_f16(std::uint16_t* p, F32 x) { stream_words(p, narrow_f16(x)); }
   static void stream_fence() { _mm_sfence(); }
@@ -110,11 +141,51 @@ struct Kit {
     return {_mm256_cvtepu16_epi32(_mm256_castsi256_si128(words)),
             _mm256_cvtepu16_epi32(_mm256_extracti128_si256(words, 1))};
   }
+  static U32 widen_high(__m256i words) {
+    const U32 x = widen_u16(words);
+    return {_mm256_slli_epi32(x.low, 16), _mm256_slli_epi32(x.high, 16)};
+  }
+  static U32 widen_i16(__m256i words) {
+    return {_mm256_cvtepi16_epi32(_mm256_castsi256_si128(words)),
+            _mm256_cvtepi16_epi32(_mm256_extracti128_si256(words, 1))};
+  }
+  static __m256i narrow_high(U32 x) {
+    const __m256i packed =
+        _mm256_packus_epi32(_mm256_srli_epi32(x.low, 16), _mm256_srli_epi32(x.high, 16));
+    return _mm256_permute4x64_epi64(packed, 0xd8);
+  }
   static __m256i narrow_u16(U32 x) {
     const __m256i keep = _mm256_set1_epi32(0xffff);
     const __m256i packed =
         _mm256_packus_epi32(_mm256_and_si256(x.low, keep), _mm256_and_si256(x.high, keep));
     return _mm256_permute4x64_epi64(packed, 0xd8);  // packus works within 128-bit halves
+  }
+  static __m128i load_bytes(const void* p) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(p));
+  }
+  static __m128i load_bytes(const void* p, std::size_t lanes) {
+    alignas(16) std::uint8_t bytes[kLanes] = {};
+    __builtin_memcpy(bytes, p, lanes);
+    return load_bytes(bytes);
+  }
+  static void store_bytes(void* p, __m128i x) { _mm_storeu_si128(static_cast<__m128i*>(p), x); }
+  static void store_bytes(void* p, __m128i x, std::size_t lanes) {
+    alignas(16) std::uint8_t bytes[kLanes];
+    store_bytes(bytes, x);
+    __builtin_memcpy(p, bytes, lanes);
+  }
+  static U32 widen_u8(__m128i bytes) {
+    return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+  }
+  static U32 widen_i8(__m128i bytes) {
+    return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+  }
+  static __m128i narrow_u8(U32 x) {
+    const __m256i keep = _mm256_set1_epi32(0xff);
+    const __m256i words =
+        _mm256_packus_epi32(_mm256_and_si256(x.low, keep), _mm256_and_si256(x.high, keep));
+    const __m256i ordered = _mm256_permute4x64_epi64(words, 0xd8);
+    return _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
   }
   static F32 widen_f16(__m256i words) {
     return {_mm256_cvtph_ps(_mm256_castsi256_si128(words)),
@@ -188,12 +259,18 @@ inline U32 shift_right_signed(U32 a) {
   return {_mm256_srai_epi32(a.low, kCount), _mm256_srai_epi32(a.high, kCount)};
 }
 inline F32 operator-(F32 a) {
-  return from_bits(bits(a) ^ Kit::set_u32(0x80000000U));
+  return {-a.low, -a.high};  // not by bits: so compilers fold it into fma
 }
 inline F32 abs(F32 a) {
   return from_bits(bits(a) & Kit::set_u32(0x7fffffffU));
 }
 
+inline U32 magnitude(U32 a) {
+  return {_mm256_abs_epi32(a.low), _mm256_abs_epi32(a.high)};
+}
+inline U32 max(U32 a, U32 b) {
+  return {_mm256_max_epu32(a.low, b.low), _mm256_max_epu32(a.high, b.high)};
+}
 inline U32 round_to_int(F32 a) {
   return {_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)};
 }
@@ -244,6 +321,13 @@ inline float sum_lanes(F32 a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline std::uint32_t max_lanes(U32 a) {
+  const __m256i eight = _mm256_max_epu32(a.low, a.high);
+  __m128i x = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4e));
+  x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xb1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(x));
 }
 inline float max_lanes(F32 a) {
   const __m256 eight = _mm256_max_ps(a.low, a.high);

@@ -55,6 +55,32 @@ struct Kit {
     store_words(p, _mm512_cvtepi32_epi16(x.all), lanes);
   }
 
+  static U32 load_u16_high(const std::uint16_t* p) { return widen_high(load_words(p)); }
+  static U32 load_u16_high(const std::uint16_t* p, std::size_t lanes) {
+    return widen_high(load_words(p, lanes));
+  }
+  static void store_u16_high(std::uint16_t* p, U32 x) { store_words(p, narrow_high(x)); }
+  static void store_u16_high(std::uint16_t* p, U32 x, std::size_t lanes) {
+    store_words(p, narrow_high(x), lanes);
+  }
+  static U32 load_i16(const std::uint16_t* p) { return {_mm512_cvtepi16_epi32(load_words(p))}; }
+  static U32 load_i16(const std::uint16_t* p, std::size_t lanes) {
+    return {_mm512_cvtepi16_epi32(load_words(p, lanes))};
+  }
+
+  static U32 load_u8(const std::uint8_t* p) { return {_mm512_cvtepu8_epi32(load_bytes(p))}; }
+  static U32 load_u8(const std::uint8_t* p, std::size_t lanes) {
+    return {_mm512_cvtepu8_epi32(load_bytes(p, lanes))};
+  }
+  static U32 load_i8(const std::int8_t* p) { return {_mm512_cvtepi8_epi32(load_bytes(p))}; }
+  static U32 load_i8(const std::int8_t* p, std::size_t lanes) {
+    return {_mm512_cvtepi8_epi32(load_bytes(p, lanes))};
+  }
+  static void store_u8(std::uint8_t* p, U32 x) { store_bytes(p, x); }
+  static void store_u8(std::uint8_t* p, U32 x, std::size_t lanes) { store_bytes(p, x, lanes); }
+  static void store_i8(std::int8_t* p, U32 x) { store_bytes(p, x); }
+  static void store_i8(std::int8_t* p, U32 x, std::size_t lanes) { store_bytes(p, x, lanes); }
+
   static F32 load_f16(const std::uint16_t* p) { return {_mm512_cvtph_ps(load_words(p))}; }
   static F32 load_f16(const std::uint16_t* p, std::size_t lanes) {
     return {_mm512_cvtph_ps(load_words(p, lanes))};
@@ -65,11 +91,24 @@ struct Kit {
   }
 
   static void stream(float* p, F32 x) { _mm512_stream_ps(p, x.all); }
+  static void stream_u16_high(std::uint16_t* p, U32 x) { stream_words(p, narrow_high(x)); }
   static void stream_u16(std::uint16_t* p, U32 x) { stream_words(p, _mm512_cvtepi32_epi16(x.all)); }
   static void stream_f16(std::uint16_t* p, F32 x) { stream_words(p, narrow_f16(x)); }
   static void stream_fence() { _mm_sfence(); }
 
  private:
+  static __m128i load_bytes(const void* p) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(p));
+  }
+  static __m128i load_bytes(const void* p, std::size_t lanes) {
+    return _mm_maskz_loadu_epi8(first_lanes(lanes).all, p);
+  }
+  static void store_bytes(void* p, U32 x) {
+    _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x.all));
+  }
+  static void store_bytes(void* p, U32 x, std::size_t lanes) {
+    _mm_mask_storeu_epi8(p, first_lanes(lanes).all, _mm512_cvtepi32_epi8(x.all));
+  }
   static __m256i load_words(const std::uint16_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
@@ -84,6 +123,17 @@ struct Kit {
   }
   static void stream_words(std::uint16_t* p, __m256i x) {
     _mm256_stream_si256(reinterpret_cast<__m256i*>(p), x);
+  }
+  /// One permutation of words each, where widening or narrowing and a shift would be two or three.
+  static U32 widen_high(__m256i words) {
+    const __m512i twice = _mm512_set_epi16(15, 15, 14, 14, 13, 13, 12, 12, 11, 11, 10, 10, 9, 9, 8,
+                                           8, 7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    return {_mm512_maskz_permutexvar_epi16(0xaaaaaaaaU, twice, _mm512_castsi256_si512(words))};
+  }
+  static __m256i narrow_high(U32 x) {
+    const __m512i upper = _mm512_castsi256_si512(
+        _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31));
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper, x.all));
   }
   static __m256i narrow_f16(F32 x) {
     return _mm512_cvtps_ph(x.all, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -152,12 +202,18 @@ inline U32 shift_right_signed(U32 a) {
   return {_mm512_srai_epi32(a.all, kCount)};
 }
 inline F32 operator-(F32 a) {
-  return from_bits(bits(a) ^ Kit::set_u32(0x80000000U));
+  return {-a.all};  // not by bits: so compilers fold it into fma
 }
 inline F32 abs(F32 a) {
   return from_bits(bits(a) & Kit::set_u32(0x7fffffffU));
 }
 
+inline U32 magnitude(U32 a) {
+  return {_mm512_abs_epi32(a.all)};
+}
+inline U32 max(U32 a, U32 b) {
+  return {_mm512_max_epu32(a.all, b.all)};
+}
 inline U32 round_to_int(F32 a) {
   return {_mm512_cvtps_epi32(a.all)};
 }
@@ -202,6 +258,9 @@ inline float sum_lanes(F32 a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline std::uint32_t max_lanes(U32 a) {
+  return _mm512_reduce_max_epu32(a.all);
 }
 inline float max_lanes(F32 a) {
   const __m256 eight =

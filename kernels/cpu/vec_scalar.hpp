@@ -87,6 +87,38 @@ struct Kit {
     for (std::size_t i = 0; i < lanes; ++i) p[i] = static_cast<std::uint16_t>(x.all[i]);
   }
 
+  /// The same words as the upper 16 bits of each lane, the lower ones being zero or dropped; and
+  /// signed words.
+  static U32 load_u16_high(const std::uint16_t* p, std::size_t lanes = kLanes) {
+    return {load_u16(p, lanes).all << 16};
+  }
+  static void store_u16_high(std::uint16_t* p, U32 x, std::size_t lanes = kLanes) {
+    store_u16(p, {x.all >> 16}, lanes);
+  }
+  static U32 load_i16(const std::uint16_t* p, std::size_t lanes = kLanes) {
+    return {reinterpret_cast<Words>(reinterpret_cast<Ints>(load_u16_high(p, lanes).all) >> 16)};
+  }
+
+  /// Bytes, zero- or sign-extended; stores keep the low 8 bits.
+  [[gnu::noinline]] static U32 load_u8(const std::uint8_t* p, std::size_t lanes = kLanes) {
+    U32 x = {};
+    for (std::size_t i = 0; i < lanes; ++i) x.all[i] = p[i];
+    return x;
+  }
+  [[gnu::noinline]] static U32 load_i8(const std::int8_t* p, std::size_t lanes = kLanes) {
+    U32 x = {};
+    for (std::size_t i = 0; i < lanes; ++i) {
+      x.all[i] = static_cast<std::uint32_t>(std::int32_t{p[i]});
+    }
+    return x;
+  }
+  [[gnu::noinline]] static void store_u8(std::uint8_t* p, U32 x, std::size_t lanes = kLanes) {
+    for (std::size_t i = 0; i < lanes; ++i) p[i] = static_cast<std::uint8_t>(x.all[i]);
+  }
+  static void store_i8(std::int8_t* p, U32 x, std::size_t lanes = kLanes) {
+    store_u8(reinterpret_cast<std::uint8_t*>(p), x, lanes);
+  }
+
   /// f16, converted as VCVTPH2PS and VCVTPS2PH (to nearest even) do: f16 subnormals are kept
   /// whatever MXCSR says. NaN comes out as some quiet NaN.
   [[gnu::noinline]] static F32 load_f16(const std::uint16_t* p, std::size_t lanes = kLanes) {
@@ -100,6 +132,7 @@ struct Kit {
   }
 
   static void stream(float* p, F32 x) { stream_bytes<sizeof x>(p, &x); }
+  static void stream_u16_high(std::uint16_t* p, U32 x) { stream_u16(p, {x.all >> 16}); }
   static void stream_u16(std::uint16_t* p, U32 x) {
     std::uint16_t words[kLanes];
     store_u16(words, x);
@@ -250,6 +283,14 @@ inline F32 abs(F32 a) {
   return from_bits(bits(a) & Kit::set_u32(0x7fffffffU));
 }
 
+/// The magnitude of a signed integer.
+inline U32 magnitude(U32 a) {
+  const Words sign = reinterpret_cast<Words>(reinterpret_cast<Ints>(a.all) >> 31);
+  return {(a.all ^ sign) - sign};
+}
+inline U32 max(U32 a, U32 b) {
+  return select(Mask{reinterpret_cast<Words>(a.all > b.all)}, a, b);
+}
 /// To the nearest (even) signed integer; out of range and NaN give 0x80000000.
 inline U32 round_to_int(F32 a) {
   U32 out = {};
@@ -269,6 +310,11 @@ inline float sum_lanes(F32 a) {
     for (int i = 0; i < step; ++i) a.all[i] = a.all[i] + a.all[i + step];
   }
   return a.all[0];
+}
+inline std::uint32_t max_lanes(U32 a) {
+  std::uint32_t largest = 0;
+  for (int i = 0; i < kLanes; ++i) largest = a.all[i] > largest ? a.all[i] : largest;
+  return largest;
 }
 inline float max_lanes(F32 a) {
   for (int step = kLanes / 2; step > 0; step /= 2) {
