@@ -114,7 +114,8 @@ void adamw_split(benchmark::State& state, Isa isa) {
     return;
   }
   const penstock::UpdateRule rule{.weight_decay = 0.1};
-  const auto kernel = penstock::update_kernel(isa, rule, penstock::DType::kBf16, true);
+  const auto kernel =
+      penstock::update_kernel(isa, rule, penstock::DType::kBf16, penstock::Master::kSplit);
   const auto scalars = penstock::update_scalars(rule, 10, 1.0);
   std::vector<double> step_s, traffic_s;
   std::size_t window = 0;

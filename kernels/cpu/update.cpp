@@ -135,10 +135,16 @@ std::uint64_t rounding_key(std::uint64_t seed, std::uint64_t tensor, std::uint64
   return mix64(seed, tensor, t);
 }
 
-UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type, bool split_master,
+UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type, Master master,
                            DType state_type) {
-  return table_of(isa).kernels[static_cast<int>(loop_of(rule))][static_cast<int>(gradient_type)]
-                              [split_master ? 1 : 0][state_type == DType::kBf16 ? 1 : 0];
+  const UpdateTable& table = table_of(isa);
+  const int gradient = static_cast<int>(gradient_type);
+  const int bf16_states = state_type == DType::kBf16 ? 1 : 0;
+  if (master == Master::kBf16) {
+    return table.bf16_weights[decoupled_decay(rule) < 0.0F ? 1 : 0][gradient][bf16_states];
+  }
+  return table
+      .kernels[static_cast<int>(loop_of(rule))][gradient][static_cast<int>(master)][bf16_states];
 }
 
 bool all_within(Isa isa, std::size_t n, const void* gradient, DType gradient_type, float limit) {

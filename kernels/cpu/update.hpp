@@ -22,6 +22,15 @@ namespace penstock {
 enum class Rule : std::uint8_t { kAdamW, kAdam, kSgd, kAdagrad, kLion };
 inline constexpr int kRuleCount = 5;
 
+/// How the weights are kept. The last is rounded at random after each update, with the right
+/// mean: to the nearest, small updates would be lost.
+enum class Master : std::uint8_t {
+  kF32,     ///< p
+  kSplit,   ///< hi and lo: f32, to the same bits
+  kBf16     ///< hi alone
+};
+inline constexpr int kMasterCount = 3;
+
 /// A rule and its hyper-parameters, as the trainer states them; a rule ignores those of others.
 struct UpdateRule {
   Rule rule = Rule::kAdamW;
@@ -103,9 +112,10 @@ struct UpdateArrays {
 using UpdateKernel = void (*)(const UpdateScalars& scalars, const UpdateArrays& arrays);
 
 /// The kernel for a rule, a gradient type (bf16, f16, f32), a form of the master and a type of the
-/// states (f32, bf16); `isa` must be supported.
+/// states (f32, bf16); `isa` must be supported. All rules have kF32 and kSplit; kBf16 Adam and
+/// AdamW without AMSGrad have.
 [[nodiscard]] UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
-                                         bool split_master, DType state_type = DType::kF32);
+                                         Master master, DType state_type = DType::kF32);
 
 /// Whether no gradient is NaN or larger in magnitude than `limit`, a positive normal number.
 [[nodiscard]] bool all_within(Isa isa, std::size_t n, const void* gradient, DType gradient_type,

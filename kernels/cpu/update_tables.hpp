@@ -24,6 +24,8 @@ inline constexpr int kGradientTypeCount = 3;  ///< f32, f16, bf16, as DType numb
 struct UpdateTable {
   /// [][][split master][bf16 states]
   UpdateKernel kernels[kUpdateLoopCount][kGradientTypeCount][2][2];
+  UpdateKernel bf16_weights[2][kGradientTypeCount]
+                           [2];  ///< of Adam: [decoupled decay][][bf16 states]
   bool (*within[kGradientTypeCount])(std::size_t n, const void* gradient, float limit);
 };
 

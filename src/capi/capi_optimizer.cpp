@@ -205,7 +205,8 @@ Result<bool> optimizer_step(const penstock_optimizer_args* args,
   UpdateScalars scalars = update_scalars(rule, given.t, given.gradient_factor);
   scalars.key = rounding_key(given.seed, given_arrays.tensor, given.t);
   const UpdateKernel kernel =
-      update_kernel(isa, rule, all.gradient_type, all.p == nullptr, all.state_type);
+      update_kernel(isa, rule, all.gradient_type,
+                    all.p == nullptr ? Master::kSplit : Master::kF32, all.state_type);
   for_each_part(pool.get(), all.n, [&](std::uint64_t first, std::uint64_t count) {
     kernel(scalars, all.part(first, count));
   });

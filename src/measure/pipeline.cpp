@@ -31,7 +31,7 @@ void update(Isa isa, std::byte* frame) {
   arrays.m = floats(2 * kHalf);
   arrays.v = floats(2 * kHalf + kFull);
   arrays.gradient = halves(kPipelineChunkBytes);
-  update_kernel(isa, rule, DType::kBf16, true)(update_scalars(rule, 10, 1.0), arrays);
+  update_kernel(isa, rule, DType::kBf16, Master::kSplit)(update_scalars(rule, 10, 1.0), arrays);
 }
 
 /// Invariant: each frame is in one state: reading, updating, writing, or done; busy_ counts those

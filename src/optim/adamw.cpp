@@ -11,7 +11,7 @@ std::vector<SectionSpec> AdamWPolicy::sections() const {
 void AdamWPolicy::on_step(const Record& record) {
   UpdateRule rule = update_rule(record.hyper);
   const auto prepare = [&]() -> Update {
-    return {update_kernel(isa_, rule, DType::kBf16, true),
+    return {update_kernel(isa_, rule, DType::kBf16, Master::kSplit),
             update_scalars(rule, record.updates, record.gradient_factor)};
   };
   with_decay_ = prepare();

@@ -25,6 +25,7 @@ struct Form {
   DType state;
   DType out;
 
+  [[nodiscard]] Master master() const { return split ? Master::kSplit : Master::kF32; }
   [[nodiscard]] std::string name() const {
     const UpdateStates states = update_states(rule);
     return "rule " + std::to_string(static_cast<int>(rule.rule)) + (states.m ? " m" : "") +
@@ -109,7 +110,7 @@ UpdateScalars scalars_of(const Form& form) {
 }
 
 void run(const Form& form, Isa isa, const UpdateArrays& arrays) {
-  update_kernel(isa, form.rule, form.gradient, form.split, form.state)(scalars_of(form), arrays);
+  update_kernel(isa, form.rule, form.gradient, form.master(), form.state)(scalars_of(form), arrays);
 }
 
 using Bytes = std::vector<std::vector<std::byte>>;
@@ -271,7 +272,7 @@ TEST_P(UpdateLayoutTest, NeitherUsesNorChangesTheCallersFloatMode) {
       const UpdateArrays arrays = arrays_at(form, kCount, pointers_to(got));
       const UpdateScalars scalars = scalars_of(form);
       const UpdateKernel kernel =
-          update_kernel(GetParam(), form.rule, form.gradient, form.split, form.state);
+          update_kernel(GetParam(), form.rule, form.gradient, form.master(), form.state);
       unsigned after;
       {
         const Mxcsr caller(mode);

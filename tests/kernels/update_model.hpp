@@ -177,6 +177,8 @@ struct KernelForm {
   DType gradient_type = DType::kBf16;
   bool split_master = false;
   DType state_type = DType::kF32;  ///< bf16: states that are not exact in it are cut first
+
+  [[nodiscard]] Master master() const { return split_master ? Master::kSplit : Master::kF32; }
 };
 
 /// `values` as bf16, for a kernel to work on, and written back when it is done.
@@ -248,7 +250,7 @@ inline UpdateStep kernel_update(const KernelForm& form,
     const UpdateKernel kernel =
         other_kernel != nullptr
             ? other_kernel
-            : update_kernel(form.isa, rule, form.gradient_type, form.split_master, form.state_type);
+            : update_kernel(form.isa, rule, form.gradient_type, form.master(), form.state_type);
     kernel(scalars(rule, t, factor), a);
     if (form.split_master) {
       optimizer_kernels(form.isa).join(n, hi.data(), lo.data(), x.p.data());

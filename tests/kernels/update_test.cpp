@@ -83,7 +83,7 @@ Run run_kernel(const KernelForm& form, const UpdateRule& rule, const UpdateScala
   } else {
     a.p = run.x.p.data();
   }
-  update_kernel(form.isa, rule, form.gradient_type, form.split_master)(scalars, a);
+  update_kernel(form.isa, rule, form.gradient_type, form.master())(scalars, a);
   if (form.split_master) {
     for (std::size_t i = 0; i < n; ++i) {
       run.x.p[i] = float_of(join_master_bits(run.hi[i], run.lo[i]));
