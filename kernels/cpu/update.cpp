@@ -25,6 +25,18 @@ const UpdateTable& table_of(Isa isa) {
   return detail::kUpdateScalar;
 }
 
+const detail::UpdateInt8Table& int8_table_of(Isa isa) {
+  switch (isa) {
+    case Isa::kScalar:
+      break;
+    case Isa::kAvx2:
+      return detail::kUpdateInt8Avx2;
+    case Isa::kAvx512:
+      return detail::kUpdateInt8Avx512;
+  }
+  return detail::kUpdateInt8Scalar;
+}
+
 bool is_adam(Rule rule) {
   return rule == Rule::kAdamW || rule == Rule::kAdam;
 }
@@ -117,14 +129,21 @@ UpdateArrays UpdateArrays::part(std::size_t first, std::size_t count) const {
                                     const char, char>;
     return array != nullptr ? static_cast<Byte*>(array) + first * size_bytes(type) : nullptr;
   };
+  const auto from_states = [&](void* array) -> void* {
+    if (m_scale == nullptr) return from_bytes(array, state_type);
+    return from(static_cast<char*>(array));
+  };
   UpdateArrays out = *this;
   out.n = count;
   out.p = from(p);
   out.hi = from(hi);
   out.lo = from(lo);
-  out.m = from_bytes(m, state_type);
-  out.v = from_bytes(v, state_type);
-  out.v_max = from_bytes(v_max, state_type);
+  out.lo8 = from(lo8);
+  out.m = from_states(m);
+  out.v = from_states(v);
+  out.v_max = from_states(v_max);
+  if (m_scale != nullptr) out.m_scale = m_scale + first / kStateBlock;
+  if (v_scale != nullptr) out.v_scale = v_scale + first / kStateBlock;
   out.first_element = first_element + first;
   out.gradient = from_bytes(gradient, gradient_type);
   out.out = from_bytes(out.out, out_type);
@@ -145,6 +164,13 @@ UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
   }
   return table
       .kernels[static_cast<int>(loop_of(rule))][gradient][static_cast<int>(master)][bf16_states];
+}
+
+UpdateKernel update_kernel_int8(Isa isa, const UpdateRule& rule, DType gradient_type,
+                                Master master) {
+  const int decay = decoupled_decay(rule) < 0.0F ? 1 : 0;
+  return int8_table_of(isa)
+      .kernels[decay][static_cast<int>(gradient_type)][static_cast<int>(master)];
 }
 
 bool all_within(Isa isa, std::size_t n, const void* gradient, DType gradient_type, float limit) {

@@ -22,14 +22,18 @@ namespace penstock {
 enum class Rule : std::uint8_t { kAdamW, kAdam, kSgd, kAdagrad, kLion };
 inline constexpr int kRuleCount = 5;
 
-/// How the weights are kept. The last is rounded at random after each update, with the right
+/// How the weights are kept. The last two are rounded at random after each update, with the right
 /// mean: to the nearest, small updates would be lost.
 enum class Master : std::uint8_t {
   kF32,     ///< p
   kSplit,   ///< hi and lo: f32, to the same bits
+  kSplit8,  ///< hi and lo8: the upper 24 bits of an f32
   kBf16     ///< hi alone
 };
-inline constexpr int kMasterCount = 3;
+inline constexpr int kMasterCount = 4;
+
+/// Elements that share a scale, where states have 8 bits.
+inline constexpr std::size_t kStateBlock = 256;
 
 /// A rule and its hyper-parameters, as the trainer states them; a rule ignores those of others.
 struct UpdateRule {
@@ -95,15 +99,17 @@ struct UpdateArrays {
   std::size_t n = 0;
   float* p = nullptr;                                 ///< [n] f32
   std::uint16_t *hi = nullptr, *lo = nullptr;         ///< [n] each
+  std::int8_t* lo8 = nullptr;                         ///< [n]
   void *m = nullptr, *v = nullptr, *v_max = nullptr;  ///< [n] of state_type each
-  DType state_type = DType::kF32;                     ///< f32 or bf16
+  DType state_type = DType::kF32;                     ///< f32 or bf16; 8 bits if there are scales:
+  float *m_scale = nullptr, *v_scale = nullptr;       ///< [n / kStateBlock, rounded up]; or null
   std::uint64_t first_element = 0;     ///< index in the tensor of element 0, for random rounding
   const void* gradient = nullptr;      ///< [n] of gradient_type
   DType gradient_type = DType::kBf16;  ///< bf16, f16 or f32
   void* out = nullptr;                 ///< [n] of out_type: the new weights; or null
   DType out_type = DType::kBf16;       ///< bf16, f16 (nearest even) or f32
 
-  /// `count` elements from `first` on.
+  /// `count` elements from `first` on. With scales, `first` is a multiple of kStateBlock.
   [[nodiscard]] UpdateArrays part(std::size_t first, std::size_t count) const;
 };
 
@@ -113,9 +119,18 @@ using UpdateKernel = void (*)(const UpdateScalars& scalars, const UpdateArrays& 
 
 /// The kernel for a rule, a gradient type (bf16, f16, f32), a form of the master and a type of the
 /// states (f32, bf16); `isa` must be supported. All rules have kF32 and kSplit; kBf16 Adam and
-/// AdamW without AMSGrad have.
+/// AdamW without AMSGrad have; kSplit8 is for states of 8 bits.
 [[nodiscard]] UpdateKernel update_kernel(Isa isa, const UpdateRule& rule, DType gradient_type,
                                          Master master, DType state_type = DType::kF32);
+
+/// The kernel of Adam or AdamW, without AMSGrad, with states of 8 bits (kernels/math/codes8.hpp): m
+/// [n] i8, v [n] u8 and a scale for each block of kStateBlock elements. `first_element` is a
+/// multiple of kStateBlock. Zeros everywhere are the states to begin with. v holds codes of sqrt(v)
+/// and is rounded at random, or it would stay where it is (docs/numerics.md). A block with an m or
+/// v that is infinite or NaN becomes NaN as a whole.
+/// Traffic: 14 bytes an element with a split master and a bf16 gradient, 12 with kSplit8.
+[[nodiscard]] UpdateKernel update_kernel_int8(Isa isa, const UpdateRule& rule, DType gradient_type,
+                                              Master master);
 
 /// Whether no gradient is NaN or larger in magnitude than `limit`, a positive normal number.
 [[nodiscard]] bool all_within(Isa isa, std::size_t n, const void* gradient, DType gradient_type,

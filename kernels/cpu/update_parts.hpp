@@ -67,6 +67,21 @@ struct SplitMaster {
 
 /// `random` has 16 bits a lane.
 template <class V>
+struct Split8Master {
+  static constexpr bool kRounds = true;
+  static typename V::F32 load(const UpdateArrays& a, std::size_t i, auto... lanes) {
+    return math::join_halves<V>(V::load_u16_high(a.hi + i, lanes...),
+                                shift_left<8>(V::load_i8(a.lo8 + i, lanes...)));
+  }
+  static typename V::F32 round(typename V::F32 p, typename V::U32 random) {
+    return math::stochastic_cut<V, 8>(p, shift_right<8>(random));
+  }
+  static void store(const UpdateArrays& a, std::size_t i, typename V::F32 p, auto... lanes) {
+    V::store_u16_high(a.hi + i, math::split_hi_high<V>(p), lanes...);
+    V::store_i8(a.lo8 + i, math::split_lo8_word<V>(p), lanes...);
+  }
+};
+template <class V>
 struct Bf16Master {
   static constexpr bool kRounds = true;
   static typename V::F32 load(const UpdateArrays& a, std::size_t i, auto... lanes) {

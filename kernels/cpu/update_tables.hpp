@@ -29,8 +29,15 @@ struct UpdateTable {
   bool (*within[kGradientTypeCount])(std::size_t n, const void* gradient, float limit);
 };
 
+struct UpdateInt8Table {
+  UpdateKernel kernels[2][kGradientTypeCount][kMasterCount];  ///< [decoupled decay][][]
+};
+
 extern const UpdateTable kUpdateScalar;
 extern const UpdateTable kUpdateAvx2;
 extern const UpdateTable kUpdateAvx512;
+extern const UpdateInt8Table kUpdateInt8Scalar;
+extern const UpdateInt8Table kUpdateInt8Avx2;
+extern const UpdateInt8Table kUpdateInt8Avx512;
 
 }  // namespace penstock::detail

@@ -62,4 +62,10 @@ static inline typename V::U32 split_hi_word(typename V::F32 x) {
   return shift_right<16>(split_hi_high<V>(x));
 }
 
+/// The remainder of 8 bits of an x whose lowest 8 bits are 0.
+template <class V>
+static inline typename V::U32 split_lo8_word(typename V::F32 x) {
+  return shift_right<8>(bits(x));
+}
+
 }  // namespace penstock::math
