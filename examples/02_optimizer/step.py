@@ -24,7 +24,9 @@ class Arrays(ctypes.Structure):  # penstock_optimizer_arrays
                 [(name, c_int32) for name in ("grad_dtype", "out_dtype", "state_dtype")] +
                 [("n", c_uint64)] +
                 [(name, c_void_p) for name in ("p", "hi", "lo", "m", "v", "v_max", "grad", "out")] +
-                [("tensor", c_uint64), ("first_element", c_uint64)])
+                [("tensor", c_uint64), ("first_element", c_uint64)] +
+                [(name, c_void_p) for name in ("m_scale", "v_scale", "lo8")] +
+                [("bf16_weights", c_int32)])
 
 
 penstock = ctypes.CDLL(sys.argv[1] if len(sys.argv) > 1 else "libpenstock.so.0")

@@ -88,7 +88,13 @@ typedef uint64_t penstock_tensor; /* of one engine; 0: none */
 typedef uint64_t penstock_group;  /* of one engine; 0: none */
 
 typedef int32_t penstock_dtype;
-enum { PENSTOCK_DTYPE_NONE = 0, PENSTOCK_F32 = 1, PENSTOCK_F16 = 2, PENSTOCK_BF16 = 3 };
+enum {
+  PENSTOCK_DTYPE_NONE = 0,
+  PENSTOCK_F32 = 1,
+  PENSTOCK_F16 = 2,
+  PENSTOCK_BF16 = 3,
+  PENSTOCK_I8 = 4 /* states of level 0 only */
+};
 
 typedef int32_t penstock_tier;
 enum { PENSTOCK_TIER_DEVICE = 1, PENSTOCK_TIER_HOST = 2, PENSTOCK_TIER_NVME = 3 };
@@ -455,12 +461,18 @@ PENSTOCK_API penstock_status penstock_optimizer_args_init(penstock_optimizer_arg
  * bf16 states halve their bytes: 8 a parameter with ADAMW instead of 12. The update is computed
  * with unrounded new states. m and v_max are stored to the nearest; v is rounded at random, with
  * the right mean, since .999 v would be rounded back to v for ever: a hash of seed, tensor, element
- * and t decides, so results do not depend on threads or on how a tensor is cut over calls. */
+ * and t decides, so results do not depend on threads or on how a tensor is cut over calls.
+ * 8-bit states (ADAMW and ADAM without amsgrad) take 2.03 bytes a parameter: m signed, v as codes
+ * of sqrt(v), each relative to the largest of its block of 256 elements, both rounded at random
+ * (docs/numerics.md). Updates differ from those of exact states by 5 to 14 %, root of mean squares.
+ * first_element is then a multiple of 256.
+ * Weights of fewer bits, ADAMW and ADAM without amsgrad: hi with lo8, 24 bits, where states have 8;
+ * or hi alone with bf16_weights 1, for any states. They are rounded at random, too. */
 typedef struct penstock_optimizer_arrays {
   uint32_t struct_size;
   penstock_dtype grad_dtype; /* f32, f16 or bf16; default f32 */
   penstock_dtype out_dtype;  /* f32, f16 or bf16; default PENSTOCK_DTYPE_NONE: nothing copied out */
-  penstock_dtype state_dtype; /* of m, v, v_max: f32, the default, or bf16 */
+  penstock_dtype state_dtype; /* of m, v, v_max: f32, the default, bf16, or PENSTOCK_I8 (m, v) */
   uint64_t n;                 /* at least 1 */
   float* p;                   /* the fp32 weights; or NULL, and their two halves: */
   uint16_t* hi; /* the upper 16 bits, rounded: a bf16 weight for forward and backward */
@@ -472,6 +484,11 @@ typedef struct penstock_optimizer_arrays {
   void* out;              /* the new weights, rounded to nearest even, past the caches; else NULL */
   uint64_t tensor;        /* random rounding: a number of the tensor, */
   uint64_t first_element; /* and where in it these arrays begin, when it is updated in parts */
+  /* From here NULL or 0 by default. */
+  float* m_scale; /* 8-bit states: [n / 256, rounded up], zeros to begin with */
+  float* v_scale; /* the same */
+  int8_t* lo8;    /* 8 bits of the rest instead of lo: p is (hi << 16) + (lo8 << 8), as bits */
+  int32_t bf16_weights; /* 1: hi alone */
 } penstock_optimizer_arrays;
 
 PENSTOCK_API penstock_status penstock_optimizer_arrays_init(penstock_optimizer_arrays* arrays,

@@ -87,9 +87,10 @@ Result<UpdateArrays> read_arrays(const penstock_optimizer_arrays& given, const U
   if (!out_type && given.out_dtype != PENSTOCK_DTYPE_NONE) {
     return wrong_type("out_dtype", given.out_dtype, " or PENSTOCK_DTYPE_NONE");
   }
-  if (given.state_dtype != PENSTOCK_F32 && given.state_dtype != PENSTOCK_BF16) {
-    return argument(
-        fmt::format("state_dtype is {}; it is PENSTOCK_F32 or PENSTOCK_BF16", given.state_dtype));
+  if (given.state_dtype != PENSTOCK_F32 && given.state_dtype != PENSTOCK_BF16 &&
+      given.state_dtype != PENSTOCK_I8) {
+    return argument(fmt::format(
+        "state_dtype is {}; it is PENSTOCK_F32, PENSTOCK_BF16 or PENSTOCK_I8", given.state_dtype));
   }
   if (out_type.has_value() != (given.out != nullptr)) {
     return argument("out and out_dtype come together or not at all");
@@ -99,20 +100,20 @@ Result<UpdateArrays> read_arrays(const penstock_optimizer_arrays& given, const U
   if (given.first_element > kMostStepElements) {
     return argument(fmt::format("first_element is {}; at most 2^48", given.first_element));
   }
-  const bool halves = given.hi != nullptr || given.lo != nullptr;
-  if ((given.p != nullptr) == halves) {
-    return argument(halves ? "p and hi, lo are set; the weights are the one or the others"
-                           : "p is NULL, and so are hi and lo; one form of the weights is needed");
-  }
   const UpdateStates states = update_states(rule);
   out.n = given.n;
   out.p = given.p;
   out.hi = given.hi;
   out.lo = given.lo;
+  out.lo8 = given.lo8;
   if (states.m) out.m = given.m;
   if (states.v) out.v = given.v;
   if (states.v_max) out.v_max = given.v_max;
   out.state_type = given.state_dtype == PENSTOCK_BF16 ? DType::kBf16 : DType::kF32;
+  if (given.state_dtype == PENSTOCK_I8) {
+    out.m_scale = given.m_scale;
+    out.v_scale = given.v_scale;
+  }
   out.first_element = given.first_element;
   out.gradient = given.grad;
   out.gradient_type = *gradient_type;
@@ -121,24 +122,71 @@ Result<UpdateArrays> read_arrays(const penstock_optimizer_arrays& given, const U
   return out;
 }
 
+/// The form of the weights that is given, and that the rule and its states have.
+Result<Master> read_master(const penstock_optimizer_arrays& given, const UpdateRule& rule) {
+  if (given.bf16_weights != 0 && given.bf16_weights != 1) {
+    return argument(fmt::format("bf16_weights is {}; it is 0 or 1", given.bf16_weights));
+  }
+  const bool rest = given.lo != nullptr || given.lo8 != nullptr;
+  const bool halves = given.hi != nullptr || rest;
+  if ((given.p != nullptr) == halves) {
+    return argument(halves ? "p and hi, lo are set; the weights are the one or the others"
+                           : "p is NULL, and so are hi and lo; one form of the weights is needed");
+  }
+  const bool plain_adam = (rule.rule == Rule::kAdamW || rule.rule == Rule::kAdam) && !rule.amsgrad;
+  if (given.state_dtype == PENSTOCK_I8) {
+    if (!plain_adam) {
+      return argument("state_dtype is PENSTOCK_I8; only ADAMW and ADAM without amsgrad have it");
+    }
+    if (given.first_element % kStateBlock != 0) {
+      return argument(fmt::format("first_element is {}; with 8-bit states it is a multiple of {}",
+                                  given.first_element, kStateBlock));
+    }
+  }
+  if (given.bf16_weights == 1) {
+    if (given.p != nullptr || rest) {
+      return argument("bf16_weights is 1, and p, lo or lo8 is set; the weights are hi alone");
+    }
+    if (!plain_adam) {
+      return argument("bf16_weights is 1; only ADAMW and ADAM without amsgrad have it");
+    }
+    return Master::kBf16;
+  }
+  if (given.lo8 != nullptr) {
+    if (given.lo != nullptr)
+      return argument("lo and lo8 are set; the rest is the one or the other");
+    if (given.state_dtype != PENSTOCK_I8) {
+      return argument("lo8 is set; it goes with state_dtype PENSTOCK_I8 only");
+    }
+    return Master::kSplit8;
+  }
+  return halves ? Master::kSplit : Master::kF32;
+}
+
 /// Non-null, aligned to their elements, and apart.
-Status check_arrays(const UpdateArrays& a, const UpdateStates& states) {
+Status check_arrays(const UpdateArrays& a, const UpdateStates& states, Master master, bool bytes) {
   struct Extent {
     const char* name;
     const void* at;
     std::uint64_t element;
     bool needed;
+    std::uint64_t count;
   };
-  const bool halves = a.p == nullptr;
-  const std::size_t state = size_bytes(a.state_type);
-  const std::array<Extent, 8> all = {{{"p", a.p, 4, !halves},
-                                      {"hi", a.hi, 2, halves},
-                                      {"lo", a.lo, 2, halves},
-                                      {"m", a.m, state, states.m},
-                                      {"v", a.v, state, states.v},
-                                      {"v_max", a.v_max, state, states.v_max},
-                                      {"grad", a.gradient, size_bytes(a.gradient_type), true},
-                                      {"out", a.out, size_bytes(a.out_type), a.out != nullptr}}};
+  const bool halves = master != Master::kF32;
+  const std::size_t state = bytes ? 1 : size_bytes(a.state_type);
+  const std::uint64_t blocks = (a.n + kStateBlock - 1) / kStateBlock;
+  const std::array<Extent, 11> all = {
+      {{"p", a.p, 4, !halves, a.n},
+       {"hi", a.hi, 2, halves, a.n},
+       {"lo", a.lo, 2, master == Master::kSplit, a.n},
+       {"lo8", a.lo8, 1, master == Master::kSplit8, a.n},
+       {"m", a.m, state, states.m, a.n},
+       {"v", a.v, state, states.v, a.n},
+       {"v_max", a.v_max, state, states.v_max, a.n},
+       {"m_scale", a.m_scale, 4, bytes, blocks},
+       {"v_scale", a.v_scale, 4, bytes, blocks},
+       {"grad", a.gradient, size_bytes(a.gradient_type), true, a.n},
+       {"out", a.out, size_bytes(a.out_type), a.out != nullptr, a.n}}};
   const auto address = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at); };
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::uintptr_t begin = address(all[i].at);
@@ -147,12 +195,12 @@ Status check_arrays(const UpdateArrays& a, const UpdateStates& states) {
     if (begin % all[i].element != 0) {
       return argument(fmt::format("{} is not aligned to its elements", all[i].name));
     }
-    if (a.n * all[i].element > std::numeric_limits<std::uintptr_t>::max() - begin) {
+    if (all[i].count * all[i].element > std::numeric_limits<std::uintptr_t>::max() - begin) {
       return argument(fmt::format("n is {}; {} would not end in memory", a.n, all[i].name));
     }
     for (std::size_t j = 0; j < i; ++j) {
-      if (all[j].needed && begin < address(all[j].at) + a.n * all[j].element &&
-          address(all[j].at) < begin + a.n * all[i].element) {
+      if (all[j].needed && begin < address(all[j].at) + all[j].count * all[j].element &&
+          address(all[j].at) < begin + all[i].count * all[i].element) {
         return argument(fmt::format("{} and {} overlap", all[j].name, all[i].name));
       }
     }
@@ -192,7 +240,9 @@ Result<bool> optimizer_step(const penstock_optimizer_args* args,
   PENSTOCK_TAKE(given_arrays, read_struct(arrays));
   PENSTOCK_TAKE(rule, read_rule(given));
   PENSTOCK_TAKE(all, read_arrays(given_arrays, rule));
-  PENSTOCK_CHECK_OK(check_arrays(all, update_states(rule)));
+  PENSTOCK_TAKE(master, read_master(given_arrays, rule));
+  const bool bytes = given_arrays.state_dtype == PENSTOCK_I8;
+  PENSTOCK_CHECK_OK(check_arrays(all, update_states(rule), master, bytes));
   std::shared_ptr<Pool> pool;  // shared with the table, while this call runs
   if (handle != nullptr) {
     PENSTOCK_TAKE(found, find<Pool>(handle));
@@ -205,8 +255,8 @@ Result<bool> optimizer_step(const penstock_optimizer_args* args,
   UpdateScalars scalars = update_scalars(rule, given.t, given.gradient_factor);
   scalars.key = rounding_key(given.seed, given_arrays.tensor, given.t);
   const UpdateKernel kernel =
-      update_kernel(isa, rule, all.gradient_type,
-                    all.p == nullptr ? Master::kSplit : Master::kF32, all.state_type);
+      bytes ? update_kernel_int8(isa, rule, all.gradient_type, master)
+            : update_kernel(isa, rule, all.gradient_type, master, all.state_type);
   for_each_part(pool.get(), all.n, [&](std::uint64_t first, std::uint64_t count) {
     kernel(scalars, all.part(first, count));
   });

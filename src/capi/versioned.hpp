@@ -154,7 +154,7 @@ struct Versions<penstock_optimizer_args> {
 template <>
 struct Versions<penstock_optimizer_arrays> {
   static constexpr const char* kName = "penstock_optimizer_arrays";
-  static constexpr std::size_t kSizes[] = {104};
+  static constexpr std::size_t kSizes[] = {104, 136};
   static penstock_optimizer_arrays defaults() {
     penstock_optimizer_arrays value{};
     value.grad_dtype = value.state_dtype = PENSTOCK_F32;

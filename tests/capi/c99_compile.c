@@ -20,7 +20,7 @@ int main(void) {
   SAME(sizeof(penstock_step_input), 64);
   SAME(sizeof(penstock_step_report), 48);
   SAME(sizeof(penstock_optimizer_args), 112);
-  SAME(sizeof(penstock_optimizer_arrays), 104);
+  SAME(sizeof(penstock_optimizer_arrays), 136);
   SAME(offsetof(penstock_engine_options, host_budget_bytes), 24);
   SAME(offsetof(penstock_engine_options, log_min_level), 120);
   SAME(offsetof(penstock_tensor_desc, weights), 128);
@@ -34,6 +34,7 @@ int main(void) {
   SAME(offsetof(penstock_optimizer_args, seed), 104);
   SAME(offsetof(penstock_optimizer_arrays, out), 80);
   SAME(offsetof(penstock_optimizer_arrays, first_element), 96);
+  SAME(offsetof(penstock_optimizer_arrays, bf16_weights), 128);
   SAME(penstock_version(),
        PENSTOCK_VERSION_MAJOR * 10000 + PENSTOCK_VERSION_MINOR * 100 + PENSTOCK_VERSION_PATCH);
   return failures;

@@ -1,6 +1,7 @@
 // Level 0 called wrongly: each refusal names the argument, and no byte of any array has changed.
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "capi/level0.hpp"
@@ -123,9 +124,63 @@ TEST(MisuseOptimizerTest, TypesThatAreNotOfferedAreNamed) {
       refused("out_dtype", [type](Call& c) { c.arrays.out_dtype = type; });
     }
   }
-  for (const penstock_dtype type : {0, 2, 4}) {
+  for (const penstock_dtype type : {0, 2, 5}) {
     refused("state_dtype", [type](Call& c) { c.arrays.state_dtype = type; });
   }
+}
+
+/// The call with states of 8 bits.
+void eight_bits(Call& c) {
+  c.arrays.state_dtype = PENSTOCK_I8;
+  c.arrays.m_scale = &c.x.v_max[0];
+  c.arrays.v_scale = &c.x.v_max[1];
+}
+
+TEST(MisuseOptimizerTest, StatesOf8BitsNeedTheirScalesAndTheRule) {
+  Call call;
+  eight_bits(call);
+  ASSERT_EQ(call.run(), PENSTOCK_OK) << penstock_last_error();
+  EXPECT_GT(call.x.v_max[1], 0.0F);
+  const auto spoiled = [](const char* name, auto change) {
+    refused(name, [&](Call& c) { eight_bits(c), change(c); });
+  };
+  spoiled("m_scale is NULL", [](Call& c) { c.arrays.m_scale = nullptr; });
+  spoiled("v_scale is NULL", [](Call& c) { c.arrays.v_scale = nullptr; });
+  spoiled("m_scale and v_scale overlap", [](Call& c) { c.arrays.v_scale = c.arrays.m_scale; });
+  spoiled("m and m_scale overlap", [](Call& c) { c.arrays.m_scale = &c.x.m[15]; });
+  spoiled("first_element is 255", [](Call& c) { c.arrays.first_element = 255; });
+  spoiled("state_dtype", [](Call& c) { c.args.amsgrad = 1; });
+  spoiled("state_dtype", [](Call& c) { c.args.kind = PENSTOCK_LION; });
+  spoiled("state_dtype", [](Call& c) { c.args.kind = PENSTOCK_SGD; });
+}
+
+TEST(MisuseOptimizerTest, FormsOfTheWeightsDoNotMix) {
+  const auto hi_alone = [](Call& c) {
+    c.arrays.p = nullptr, c.arrays.hi = c.x.hi.data(), c.arrays.bf16_weights = 1;
+  };
+  const auto hi_and_lo8 = [](Call& c) {
+    eight_bits(c);
+    c.arrays.p = nullptr, c.arrays.hi = c.x.hi.data();
+    c.arrays.lo8 = reinterpret_cast<std::int8_t*>(c.x.lo.data());
+  };
+  for (const auto& form : {std::function<void(Call&)>(hi_alone), std::function(hi_and_lo8)}) {
+    Call call;
+    form(call);
+    ASSERT_EQ(call.run(), PENSTOCK_OK) << penstock_last_error();
+    EXPECT_NE(call.x.hi[kCount - 1], 0);
+  }
+  const auto spoiled = [](const char* name, const auto& form, auto change) {
+    refused(name, [&](Call& c) { form(c), change(c); });
+  };
+  spoiled("bf16_weights is 2", hi_alone, [](Call& c) { c.arrays.bf16_weights = 2; });
+  spoiled("bf16_weights", hi_alone, [](Call& c) { c.arrays.lo = c.x.lo.data(); });
+  spoiled("bf16_weights", hi_alone, [](Call& c) { c.args.amsgrad = 1; });
+  spoiled("bf16_weights", hi_alone, [](Call& c) { c.args.kind = PENSTOCK_LION; });
+  spoiled("p and hi", hi_alone, [](Call& c) { c.arrays.p = c.x.p.data(); });
+  spoiled("lo is NULL", hi_alone, [](Call& c) { c.arrays.bf16_weights = 0; });
+  spoiled("lo8", hi_and_lo8, [](Call& c) { c.arrays.lo = c.x.lo.data(); });
+  spoiled("lo8", hi_and_lo8, [](Call& c) { c.arrays.state_dtype = PENSTOCK_F32; });
+  spoiled("hi is NULL", hi_and_lo8, [](Call& c) { c.arrays.hi = nullptr; });
 }
 
 TEST(MisuseOptimizerTest, HyperParametersOutOfRangeAreNamed) {

@@ -234,6 +234,56 @@ TEST(OptimizerStepTest, StatesInBf16DoNotDependOnThreadsOrOnTheCutOverCalls) {
   }
 }
 
+// The same for 8-bit states and for every form of the weights that goes with them.
+TEST(OptimizerStepTest, StatesOf8BitsDoNotDependOnThreadsOrOnTheCutOverCalls) {
+  struct Bytes {
+    std::vector<float> p = std::vector<float>(kElements);
+    std::vector<std::uint16_t> hi = std::vector<std::uint16_t>(kElements), lo = hi;
+    std::vector<std::int8_t> lo8 = std::vector<std::int8_t>(kElements), m = lo8, v = lo8;
+    std::vector<float> m_scale = std::vector<float>(kElements / 256 + 1), v_scale = m_scale;
+    bool operator==(const Bytes&) const = default;
+  };
+  enum Form { kF32, kLo, kLo8, kHiAlone };
+  const Pool pool(3);
+  const auto run = [&](Form form, std::uint64_t seed, std::size_t part, const Pool* used) {
+    penstock_optimizer_args args = optimizer_args();
+    args.seed = seed;
+    Bytes x;
+    for (args.t = 1; args.t <= 2; ++args.t) {
+      const Gradient gradient(PENSTOCK_BF16, args.t);
+      for (std::size_t at = 0; at < kElements; at += part) {
+        penstock_optimizer_arrays arrays = optimizer_arrays();
+        arrays.n = std::min(part, kElements - at);
+        if (form == kF32) arrays.p = x.p.data() + at;
+        if (form != kF32) arrays.hi = x.hi.data() + at;
+        if (form == kLo) arrays.lo = x.lo.data() + at;
+        if (form == kLo8) arrays.lo8 = x.lo8.data() + at;
+        arrays.bf16_weights = form == kHiAlone ? 1 : 0;
+        arrays.m = x.m.data() + at;
+        arrays.v = x.v.data() + at;
+        arrays.m_scale = x.m_scale.data() + at / 256;
+        arrays.v_scale = x.v_scale.data() + at / 256;
+        arrays.state_dtype = PENSTOCK_I8;
+        arrays.grad = gradient.half.data() + at;
+        arrays.grad_dtype = PENSTOCK_BF16;
+        arrays.tensor = 5;
+        arrays.first_element = at;
+        EXPECT_TRUE(optimizer_step(args, arrays, used));
+      }
+    }
+    return x;
+  };
+  for (const Form form : {kF32, kLo, kLo8, kHiAlone}) {
+    const Bytes want = run(form, 1, kElements, nullptr);
+    EXPECT_TRUE(run(form, 1, kElements, &pool) == want);
+    EXPECT_TRUE(run(form, 1, 256 * 13, nullptr) == want);
+    const Bytes other = run(form, 2, kElements, nullptr);
+    EXPECT_NE(other.m, want.m);
+    EXPECT_NE(other.v, want.v);
+    EXPECT_NE(form == kF32 ? want.p[9] : static_cast<float>(want.hi[9]), 0.0F);
+  }
+}
+
 /// Every byte of the state, to see that none has changed.
 std::vector<std::vector<float>> bytes_of(const State& x) {
   std::vector<std::vector<float>> out = {x.p, x.m, x.v, x.v_max};
