@@ -3,21 +3,21 @@
 /// Codes of 8 bits for the states of Adam, on a kit V: magnitudes relative to the largest of a
 /// block, about as their fourth root.
 ///
-/// Root: shifting the bits of a float right by 2 and adding a constant quarters its exponent: from
-/// x
-///   in [0, 1] it makes a t in [0, 1] near x^(1/4), continuous and piecewise linear in x, and the
-///   shift undoes it. A code c means t = c / 256 (m: c / 128, with a sign), that is, a number with
-///   few bits; one step of r is 1.6 % of the largest, 3.1 % of a sixteenth of it, and so on.
-///   Corners (x = 2^k) lie at codes, so that what is linear between codes is so between corners.
-/// Rounding: at random, with the right mean. To the nearest, .9 m and .999 v would often be rounded
-///   back to m and v for ever, since steps are that large; and a step that v takes alone makes
-///   updates explode. Both magnitudes of an element are rounded by the same random number: errors
-///   of m / sqrt(v) cancel in part.
-/// r = sqrt(v), as half the range of exponents does: unsigned, at least 1 where not all of the
-/// block
-///   is zero. m: a signed number of -127 ... 127.
-/// The largest magnitude of a block has the largest code, and the scale is what that one times the
-/// scale needs: largest / value of the largest code.
+/// Shifting the bits of a float right by 2 and adding a constant quarters its exponent: of x in
+/// [0, 1] it makes a t in [0, 1] near x^(1/4), continuous and piecewise linear in x, and the shift
+/// undoes it. A code c means t = c / 256 (m: c / 128, with a sign), that is, a number with few
+/// bits; one step of r is 1.6 % of the largest, 3.1 % of a sixteenth of it, and so on. Corners (x =
+/// 2^k) lie at codes, so that what is linear between codes is so between corners.
+///
+/// Rounding is random, with the right mean. To the nearest, .9 m and .999 v would often be rounded
+/// back to m and v for ever, since steps are that large; and a step that v takes alone makes
+/// updates explode. Both magnitudes of an element are rounded by the same random number: errors of
+/// m / sqrt(v) cancel in part.
+///
+/// r is sqrt(v), as half the range of exponents does: unsigned, at least 1 where not all of the
+/// block is zero. m is a signed number of -127 ... 127. The largest magnitude of a block has the
+/// largest code, and the scale is what that one times the scale needs: largest / value of the
+/// largest code.
 /// Errors: none. What is not finite clamps to the largest code; scales tell of it.
 
 #include "kernels/math/value.hpp"
