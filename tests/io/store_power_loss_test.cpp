@@ -27,7 +27,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 }
 
 std::uint64_t wanted_images() {
-  return from_environment("PENSTOCK_POWER_LOSS_IMAGES", testing::fewer_if_sanitized(20000, 4));
+  return from_environment("PENSTOCK_POWER_LOSS_IMAGES", testing::fewer_if_sanitized(20000, 2));
 }
 
 /// Runs worlds until so many images were opened, or, with `stop_at_bad`, one was bad.
