@@ -8,13 +8,7 @@
 namespace penstock {
 
 DriveNamer system_drive_namer() {
-  return [](std::uint32_t major, std::uint32_t minor) -> std::uint64_t {
-    try {
-      return drive_number({major, minor});
-    } catch (...) {  // memory for a path; the device's own number is good enough
-      return std::uint64_t{major} << 32 | minor;
-    }
-  };
+  return [](std::uint32_t major, std::uint32_t minor) { return drive_number({major, minor}); };
 }
 
 std::string existing_place(const std::string& directory) {

@@ -20,13 +20,17 @@ std::uint64_t mix(std::uint64_t hash, std::string_view text) {
 
 }  // namespace
 
-std::uint64_t drive_number(DeviceNumber device, const SystemFiles& files) {
+std::uint64_t drive_number(DeviceNumber device, const SystemFiles& files) noexcept {
   constexpr std::uint64_t kBasis = 0xCBF29CE484222325U;
-  const auto drives = drives_under(device, "a device", files);
-  if (!drives) return mix(kBasis, fmt::format("{}:{}", device.major, device.minor));
-  std::uint64_t hash = kBasis;
-  for (const std::string& drive : drives.value()) hash = mix(hash, drive);  // sorted by name
-  return hash;
+  try {
+    const auto drives = drives_under(device, "a device", files);
+    if (!drives) return mix(kBasis, fmt::format("{}:{}", device.major, device.minor));
+    std::uint64_t hash = kBasis;
+    for (const std::string& drive : drives.value()) hash = mix(hash, drive);  // sorted by name
+    return hash;
+  } catch (...) {  // memory for a path; the device's own number is good enough
+    return std::uint64_t{device.major} << 32 | device.minor;
+  }
 }
 
 int numa_node_of(DeviceNumber device, const SystemFiles& files) {

@@ -16,7 +16,8 @@ namespace penstock {
 
 /// The same for all partitions of a drive, and for all that lies on the same set of drives. A
 /// device of which /sys shows no drive counts as one of its own.
-[[nodiscard]] std::uint64_t drive_number(DeviceNumber device, const SystemFiles& files = {});
+[[nodiscard]] std::uint64_t drive_number(DeviceNumber device,
+                                         const SystemFiles& files = {}) noexcept;
 
 /// The NUMA node that the device is attached to; -1: none, or not known.
 [[nodiscard]] int numa_node_of(DeviceNumber device, const SystemFiles& files = {});
