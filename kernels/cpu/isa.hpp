@@ -22,4 +22,19 @@ inline constexpr int kIsaCount = 3;
 /// error.
 [[nodiscard]] Result<Isa> choose_isa();
 
+/// Of three the one that was built for `isa`.
+template <class T>
+[[nodiscard]] constexpr const T& built_for(Isa isa, const T& scalar, const T& avx2,
+                                           const T& avx512) {
+  switch (isa) {
+    case Isa::kScalar:
+      break;
+    case Isa::kAvx2:
+      return avx2;
+    case Isa::kAvx512:
+      return avx512;
+  }
+  return scalar;
+}
+
 }  // namespace penstock

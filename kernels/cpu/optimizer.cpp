@@ -20,15 +20,7 @@ FloatModeGuard::~FloatModeGuard() {
 }
 
 const OptimizerKernels& optimizer_kernels(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      break;
-    case Isa::kAvx2:
-      return detail::kOptimizerAvx2;
-    case Isa::kAvx512:
-      return detail::kOptimizerAvx512;
-  }
-  return detail::kOptimizerScalar;
+  return built_for(isa, detail::kOptimizerScalar, detail::kOptimizerAvx2, detail::kOptimizerAvx512);
 }
 
 NormPart tensor_norm(const OptimizerKernels& kernels, std::size_t n,

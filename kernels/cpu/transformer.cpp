@@ -5,15 +5,7 @@
 namespace penstock {
 
 const TransformerKernels& transformer_kernels(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512:
-      return kTransformerAvx512;
-    case Isa::kAvx2:
-      return kTransformerAvx2;
-    case Isa::kScalar:
-      break;
-  }
-  return kTransformerScalar;
+  return built_for(isa, kTransformerScalar, kTransformerAvx2, kTransformerAvx512);
 }
 
 }  // namespace penstock

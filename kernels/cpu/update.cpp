@@ -14,27 +14,12 @@ using detail::UpdateLoop;
 using detail::UpdateTable;
 
 const UpdateTable& table_of(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      break;
-    case Isa::kAvx2:
-      return detail::kUpdateAvx2;
-    case Isa::kAvx512:
-      return detail::kUpdateAvx512;
-  }
-  return detail::kUpdateScalar;
+  return built_for(isa, detail::kUpdateScalar, detail::kUpdateAvx2, detail::kUpdateAvx512);
 }
 
 const detail::UpdateInt8Table& int8_table_of(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      break;
-    case Isa::kAvx2:
-      return detail::kUpdateInt8Avx2;
-    case Isa::kAvx512:
-      return detail::kUpdateInt8Avx512;
-  }
-  return detail::kUpdateInt8Scalar;
+  return built_for(isa, detail::kUpdateInt8Scalar, detail::kUpdateInt8Avx2,
+                   detail::kUpdateInt8Avx512);
 }
 
 bool is_adam(Rule rule) {

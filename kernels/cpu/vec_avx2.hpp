@@ -111,7 +111,6 @@ struct Kit {
     _mm256_stream_ps(p, x.low);
     _mm256_stream_ps(p + 8, x.high);
   }
-  static void stream_u16_high(std::uint16_t* p, U32 x) { stream_words(p, narrow_high(x)); }
   static void stream_u16(std::uint16_t* p, U32 x) { stream_words(p, narrow_u16(x)); }
   static void stream_f16(std::uint16_t* p, F32 x) { stream_words(p, narrow_f16(x)); }
   static void stream_fence() { _mm_sfence(); }

@@ -91,7 +91,6 @@ struct Kit {
   }
 
   static void stream(float* p, F32 x) { _mm512_stream_ps(p, x.all); }
-  static void stream_u16_high(std::uint16_t* p, U32 x) { stream_words(p, narrow_high(x)); }
   static void stream_u16(std::uint16_t* p, U32 x) { stream_words(p, _mm512_cvtepi32_epi16(x.all)); }
   static void stream_f16(std::uint16_t* p, F32 x) { stream_words(p, narrow_f16(x)); }
   static void stream_fence() { _mm_sfence(); }

@@ -132,7 +132,6 @@ struct Kit {
   }
 
   static void stream(float* p, F32 x) { stream_bytes<sizeof x>(p, &x); }
-  static void stream_u16_high(std::uint16_t* p, U32 x) { stream_u16(p, {x.all >> 16}); }
   static void stream_u16(std::uint16_t* p, U32 x) {
     std::uint16_t words[kLanes];
     store_u16(words, x);
