@@ -24,9 +24,8 @@ constexpr const char* kThreadsCost =
     "threads read and write instead: as fast in transfers of 1 MiB, for twice the CPU time "
     "(0.017 instead of 0.007 s a GB, measured on a virtual machine)";
 constexpr const char* kPlainMemoryCost =
-    "what is not registered is as fast, but registering saves up to 40 % of the CPU time with 2 "
-    "MiB "
-    "pages and 60 to 85 % with 4 KiB pages (measured on a virtual machine)";
+    "what is not registered is as fast, but registering saves up to 40 % of the CPU time with "
+    "2 MiB pages and 60 to 85 % with 4 KiB pages (measured on a virtual machine)";
 
 std::string errno_text(int error) {
   return std::generic_category().message(error);
