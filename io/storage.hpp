@@ -142,7 +142,6 @@ class Storage {
                                                            const QueueOptions& options) = 0;
 };
 
-/// The operating system's files.
 /// A number for the drive under a device of the system: files with the same number share the
 /// drive's credit. Must not throw.
 using DriveNamer = std::function<std::uint64_t(std::uint32_t major, std::uint32_t minor)>;

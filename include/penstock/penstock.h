@@ -464,7 +464,8 @@ PENSTOCK_API penstock_status penstock_optimizer_args_init(penstock_optimizer_arg
  * and t decides, so results do not depend on threads or on how a tensor is cut over calls.
  * 8-bit states (ADAMW and ADAM without amsgrad) take 2.03 bytes a parameter: m signed, v as codes
  * of sqrt(v), each relative to the largest of its block of 256 elements, both rounded at random
- * (docs/numerics.md). Updates differ from those of exact states by 5 to 14 %, root of mean squares.
+ * (docs/numerics.md). Updates differ from those of exact states by 5 to 14 % (simulated),
+ * and may be far too large where gradients in a block differ by many orders of magnitude.
  * first_element is then a multiple of 256.
  * Weights of fewer bits, ADAMW and ADAM without amsgrad: hi with lo8, 24 bits, where states have 8;
  * or hi alone with bf16_weights 1, for any states. They are rounded at random, too. */

@@ -4,7 +4,8 @@
 // after that step; a sample also trains on and must end with the loop's last hash. Then the same
 // harness runs with each rule of the commit protocol broken on purpose, and must notice.
 //
-// PENSTOCK_POWER_LOSS_IMAGES sets how many images are opened (default 10,000).
+// PENSTOCK_POWER_LOSS_IMAGES sets how many images are opened (default 10,000; a quarter under a
+// sanitizer).
 
 #include <algorithm>
 #include <cstdlib>

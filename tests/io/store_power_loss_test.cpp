@@ -7,8 +7,8 @@
 // drive that loses and misdirects writes, where a block may be refused but never be wrong. Then the
 // same harness runs with each rule of the protocol broken on purpose, and must notice.
 //
-// PENSTOCK_POWER_LOSS_IMAGES sets how many images are opened (default 20,000),
-// PENSTOCK_POWER_LOSS_SEED where the seeds begin.
+// PENSTOCK_POWER_LOSS_IMAGES sets how many images are opened (default 20,000; half of them
+// under a sanitizer), PENSTOCK_POWER_LOSS_SEED where the seeds begin.
 
 #include <gtest/gtest.h>
 
